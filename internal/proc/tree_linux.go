@@ -1,0 +1,130 @@
+//go:build linux
+
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Children lists the direct children of a process, zombies included, from the
+// kernel's own lists. A process that cannot be read has none.
+func Children(pid int) []int {
+	dir := "/proc/" + strconv.Itoa(pid) + "/task"
+	tasks, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var out []int
+	for _, t := range tasks {
+		b, err := os.ReadFile(dir + "/" + t.Name() + "/children")
+		if err != nil {
+			continue
+		}
+		for _, f := range bytes.Fields(b) {
+			if n, err := strconv.Atoi(string(f)); err == nil {
+				out = append(out, n)
+			}
+		}
+	}
+	return out
+}
+
+// parentOf returns the parent, and whether the process is already dead.
+func parentOf(pid int) (ppid int, dead bool, err error) {
+	st, err := readStat(pid)
+	if err != nil {
+		return 0, false, err
+	}
+	return st.ppid, st.dead(), nil
+}
+
+// HasChildren reports whether the calling process has any child at all, dead
+// or alive. Unlike a list read from /proc, the answer is exact.
+func HasChildren() bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return !errors.Is(err, unix.ECHILD)
+}
+
+// PIDs lists every process of this PID namespace that /proc shows.
+func PIDs() ([]int, error) {
+	d, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]int, 0, len(names))
+	for _, n := range names {
+		if pid, err := strconv.Atoi(n); err == nil {
+			out = append(out, pid)
+		}
+	}
+	return out, nil
+}
+
+// environ returns a process's initial environment, NUL-separated.
+func environ(pid int) ([]byte, error) {
+	return os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+}
+
+// Holders lists the processes that hold a descriptor on the given file. Only
+// the caller's own user's processes can be seen.
+func Holders(path string) []int {
+	var want unix.Stat_t
+	if unix.Stat(path, &want) != nil {
+		return nil
+	}
+	pids, err := PIDs()
+	if err != nil {
+		return nil
+	}
+	var out []int
+	for _, pid := range pids {
+		if holds(pid, &want) {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+func holds(pid int, want *unix.Stat_t) bool {
+	dir := "/proc/" + strconv.Itoa(pid) + "/fd"
+	d, err := os.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return false
+	}
+	for _, n := range names {
+		var st unix.Stat_t
+		if unix.Stat(dir+"/"+n, &st) == nil && st.Dev == want.Dev && st.Ino == want.Ino {
+			return true
+		}
+	}
+	return false
+}
+
+// Reap collects a dead child that was not started through [Start]: one that
+// fell to the caller as a subreaper. ok is false if it still lives or is no
+// child of the caller.
+func Reap(pid int) (e Exit, ok bool) {
+	var ws syscall.WaitStatus
+	got, err := syscall.Wait4(pid, &ws, syscall.WNOHANG, nil)
+	if err != nil || got != pid {
+		return Exit{}, false
+	}
+	return ExitOf(ws), true
+}

@@ -1,0 +1,54 @@
+package lease
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// WatchFile tells, by a value on the channel, that a file was created,
+// replaced, changed or removed. It watches the folder, because a watch on the
+// file itself goes deaf when the file is replaced. Changes that come close
+// together may be told once. A watch can miss a change; who depends on it looks
+// from time to time as well.
+//
+// The channel is closed when the context ends or the folder cannot be watched
+// any more.
+func WatchFile(ctx context.Context, path string) (<-chan struct{}, error) {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Add(filepath.Dir(path)); err != nil {
+		w.Close()
+		return nil, err
+	}
+	told := make(chan struct{}, 1)
+	go func() {
+		defer close(told)
+		defer w.Close()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case e, ok := <-w.Events:
+				if !ok {
+					return
+				}
+				if e.Name != path {
+					continue
+				}
+				select {
+				case told <- struct{}{}:
+				default:
+				}
+			case _, ok := <-w.Errors:
+				if !ok {
+					return
+				}
+			}
+		}
+	}()
+	return told, nil
+}

@@ -1,0 +1,244 @@
+package wire
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Protocol is the version of the control protocol that this build speaks.
+const Protocol = 1
+
+// Limits of the control protocol.
+const (
+	MaxLine    = 1 << 20  // bytes of a request line with its newline
+	MaxBody    = 32 << 20 // bytes of a request over HTTP and on host sockets
+	MaxID      = 200      // bytes of a request id
+	MaxPending = 64       // requests in flight on one connection
+)
+
+// Command is the typed content of a request; its dynamic type says which.
+type Command interface{ Op() string }
+
+// Request is a decoded request.
+type Request struct {
+	ID      string
+	Command Command
+}
+
+// Operation is one entry of a [Set].
+type Operation struct {
+	Command  Command // a zero value of the command's struct type
+	Result   any     // a zero value of the result's struct type
+	Mutation bool
+}
+
+// Set is the operations that a program knows.
+type Set struct {
+	ops   map[string]Operation
+	names []string // in the order given
+}
+
+// NewSet makes a set. Two commands with one name are a programming error.
+func NewSet(ops ...Operation) *Set {
+	s := &Set{ops: map[string]Operation{}}
+	for _, op := range ops {
+		name := op.Command.Op()
+		if _, twice := s.ops[name]; twice {
+			panic("wire: two commands are named " + name)
+		}
+		s.ops[name] = op
+		s.names = append(s.names, name)
+	}
+	return s
+}
+
+// Names lists the operations in their order.
+func (s *Set) Names() []string { return slices.Clone(s.names) }
+
+// Mutation reports whether the named operation changes anything.
+func (s *Set) Mutation(op string) bool { return s.ops[op].Mutation }
+
+// Decode reads one request. When it fails, the request's ID is set if the
+// envelope could be decoded, and the response must carry it; otherwise the
+// response's id is null.
+func (s *Set) Decode(b []byte) (Request, *Error) {
+	id, command, err := decodeEnvelope(b)
+	if err != nil {
+		return Request{ID: id}, err
+	}
+	name := opOf(command)
+	op, known := s.ops[name]
+	if !known {
+		err := Errorf(UnsupportedMethod, "the operation %q is not known here", name).At("/command/op")
+		err.Details.Method = name
+		return Request{ID: id}, err
+	}
+	value := reflect.New(reflect.TypeOf(op.Command))
+	if err := s.decodeCommand(command, value); err != nil {
+		err.Details.Method = name
+		return Request{ID: id}, err
+	}
+	return Request{ID: id, Command: value.Elem().Interface().(Command)}, nil
+}
+
+// decodeCommand checks the command without its op, then unmarshals it.
+func (s *Set) decodeCommand(command jsontext.Value, into reflect.Value) *Error {
+	var rest bytes.Buffer
+	rest.WriteByte('{')
+	for _, p := range members(command) {
+		if p.name == "op" {
+			continue
+		}
+		if rest.Len() > 1 {
+			rest.WriteByte(',')
+		}
+		name, _ := jsontext.AppendQuote(nil, p.name)
+		rest.Write(name)
+		rest.WriteByte(':')
+		rest.Write(p.value)
+	}
+	rest.WriteByte('}')
+	if err := shapeOf(into.Type().Elem()).check(rest.Bytes(), "/command"); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(rest.Bytes(), into.Interface()); err != nil {
+		at := "/command"
+		if se, ok := errors.AsType[*json.SemanticError](err); ok {
+			at += string(se.JSONPointer)
+		}
+		return invalid(at, "%s does not fit: %v", place(at), err)
+	}
+	return nil
+}
+
+// decodeEnvelope reads the outer object: exactly a number version, a valid id
+// and an object command with a string op.
+func decodeEnvelope(b []byte) (id string, command jsontext.Value, err *Error) {
+	v := jsontext.Value(bytes.TrimSpace(b))
+	if err := syntax(v); err != nil {
+		return "", nil, err
+	}
+	if v.Kind() != jsontext.KindBeginObject {
+		return "", nil, invalid("", "the request must be an object")
+	}
+	var version jsontext.Value
+	for _, p := range members(v) {
+		switch {
+		case p.name == "version" && p.value.Kind() == jsontext.KindNumber:
+			version = p.value
+		case p.name == "id" && p.value.Kind() == jsontext.KindString:
+			s, _ := jsontext.AppendUnquote(nil, p.value)
+			id = string(s)
+			if !ValidID(id) {
+				return "", nil, invalid("/id", "the id must be 1 to %d bytes and not blank", MaxID)
+			}
+		case p.name == "command" && p.value.Kind() == jsontext.KindBeginObject:
+			command = p.value
+		default:
+			return "", nil, invalid(join("", p.name), "the request must be exactly a number version, a string id and an object command")
+		}
+	}
+	switch {
+	case version == nil:
+		return "", nil, invalid("/version", "version is missing")
+	case id == "":
+		return "", nil, invalid("/id", "id is missing")
+	case command == nil:
+		return "", nil, invalid("/command", "command is missing")
+	case opOf(command) == "":
+		return "", nil, invalid("/command/op", "the command needs a string op")
+	}
+	var n float64
+	if json.Unmarshal(version, &n) != nil || n != Protocol {
+		return id, nil, Errorf(UnsupportedVersion, "version %s is not spoken here, only %d", version, Protocol).At("/version")
+	}
+	return id, command, nil
+}
+
+// syntax checks that a text is one JSON value, without duplicate names or
+// invalid UTF-8 at any depth.
+func syntax(v jsontext.Value) *Error {
+	d := jsontext.NewDecoder(bytes.NewReader(v))
+	if _, err := d.ReadValue(); err != nil {
+		return syntaxError(err)
+	}
+	if _, err := d.ReadToken(); err == nil {
+		return invalid("", "the line holds more than one JSON value")
+	}
+	return nil
+}
+
+func syntaxError(err error) *Error {
+	if se, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		return invalid(string(se.JSONPointer), "not JSON: %v", se.Err)
+	}
+	return invalid("", "not JSON: %v", err)
+}
+
+func opOf(command jsontext.Value) string {
+	for _, p := range members(command) {
+		if p.name == "op" && p.value.Kind() == jsontext.KindString {
+			b, _ := jsontext.AppendUnquote(nil, p.value)
+			return string(b)
+		}
+	}
+	return ""
+}
+
+// ValidID reports whether a request id is fit: not blank, at most [MaxID]
+// bytes of UTF-8.
+func ValidID(id string) bool {
+	return len(id) <= MaxID && strings.ContainsFunc(id, func(r rune) bool { return !unicode.IsSpace(r) })
+}
+
+// Encode writes a request as one line without its newline.
+func Encode(r Request) ([]byte, error) {
+	command, err := encodeCommand(r.Command)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(struct {
+		Version int            `json:"version"`
+		ID      string         `json:"id"`
+		Command jsontext.Value `json:"command"`
+	}{Protocol, r.ID, command})
+}
+
+func encodeCommand(c Command) (jsontext.Value, error) {
+	b, err := json.Marshal(c, json.Deterministic(true))
+	if err != nil {
+		return nil, err
+	}
+	op, err := json.Marshal(c.Op())
+	if err != nil {
+		return nil, err
+	}
+	out := append([]byte(`{"op":`), op...)
+	if !bytes.Equal(b, []byte("{}")) {
+		out = append(out, ',')
+	}
+	return append(out, b[1:]...), nil
+}
+
+// Hash identifies the decoded content of a command: white space, the order of
+// members and the spelling of a default make no difference.
+func Hash(c Command) ([sha256.Size]byte, error) {
+	v, err := encodeCommand(c)
+	if err != nil {
+		return [sha256.Size]byte{}, err
+	}
+	// Whole numbers keep their digits: as doubles, large ones would collide.
+	if err := v.Canonicalize(jsontext.CanonicalizeRawInts(false)); err != nil {
+		return [sha256.Size]byte{}, fmt.Errorf("canonical form of %s: %w", c.Op(), err)
+	}
+	return sha256.Sum256(v), nil
+}
