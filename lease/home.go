@@ -183,6 +183,9 @@ func (f Folder) StderrLog() string { return filepath.Join(string(f), "stderr.log
 // HostLog holds the host's own troubles.
 func (f Folder) HostLog() string { return filepath.Join(string(f), "host.log") }
 
+// Inode is the folder's inode, by which a replaced folder is noticed.
+func (f Folder) Inode() (uint64, error) { return inodeOf(string(f)) }
+
 // Make makes the folder, private whatever the umask. It is no error if it is
 // there already.
 func (f Folder) Make() error { return MakeDir(string(f)) }

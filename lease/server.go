@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -35,6 +37,11 @@ type Server struct {
 	StartedAt  time.Time `json:"started_at"`
 	Foreground bool      `json:"foreground"`
 	Token      string    `json:"token"`
+}
+
+// URL is where the supervisor answers over TCP.
+func (s Server) URL() string {
+	return "http://" + net.JoinHostPort(s.Host, strconv.Itoa(s.Port))
 }
 
 // ErrNoServer says that no supervisor has published itself.
@@ -105,6 +112,21 @@ func (h Home) FindServer() (Server, proc.Verdict, error) {
 		return s, v, nil
 	}
 	return s, v, errors.Join(h.RemoveServer(s.InstanceID), ErrNoServer)
+}
+
+// Living returns the record of a living supervisor, and the reason if there is
+// none: [ErrNoServer], or that whoever is recorded cannot be judged from here.
+func (h Home) Living() (Server, error) {
+	s, v, err := h.FindServer()
+	switch {
+	case err != nil:
+		return s, err
+	case v == proc.Foreign:
+		return s, fmt.Errorf("the supervisor of %s belongs to another machine or PID namespace: use castctl there", h.dir)
+	case v != proc.Alive:
+		return s, fmt.Errorf("the supervisor of %s (process %d) cannot be judged", h.dir, s.PID)
+	}
+	return s, nil
 }
 
 // RemoveServer removes the record if it is still the one of that start of the

@@ -16,11 +16,20 @@ import (
 // The channel is closed when the context ends or the folder cannot be watched
 // any more.
 func WatchFile(ctx context.Context, path string) (<-chan struct{}, error) {
+	return watch(ctx, filepath.Dir(path), func(name string) bool { return name == path })
+}
+
+// WatchDir tells of changes of any file in a folder, as WatchFile does of one.
+func WatchDir(ctx context.Context, dir string) (<-chan struct{}, error) {
+	return watch(ctx, dir, func(string) bool { return true })
+}
+
+func watch(ctx context.Context, dir string, wanted func(name string) bool) (<-chan struct{}, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, err
 	}
-	if err := w.Add(filepath.Dir(path)); err != nil {
+	if err := w.Add(dir); err != nil {
 		w.Close()
 		return nil, err
 	}
@@ -36,7 +45,7 @@ func WatchFile(ctx context.Context, path string) (<-chan struct{}, error) {
 				if !ok {
 					return
 				}
-				if e.Name != path {
+				if !wanted(e.Name) {
 					continue
 				}
 				select {

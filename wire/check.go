@@ -2,12 +2,15 @@ package wire
 
 import (
 	"bytes"
-	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -130,7 +133,7 @@ func (s *shape) checkObject(v jsontext.Value, at string) *Error {
 	for _, p := range given {
 		m, known := s.member(p.name)
 		if !known {
-			return invalid(join(at, p.name), "%s is not a member of %s", strconv.Quote(p.name), place(at))
+			return invalid(join(at, p.name), "%s is not a member of %s", quote(p.name), place(at))
 		}
 		if err := m.shape.check(p.value, join(at, p.name)); err != nil {
 			return err
@@ -145,7 +148,18 @@ func (s *shape) checkObject(v jsontext.Value, at string) *Error {
 	if s.unions != nil {
 		return s.checkVariant(given, have, at)
 	}
-	return s.checkGroups(have, at)
+	return s.checkGroups(given, have, at)
+}
+
+// checkFilled refuses an empty string or a zero in a member that is only there
+// in some variants: passed on to another process it would be left out, and the
+// request would be another one.
+func checkFilled(p pair, at string) *Error {
+	n, err := strconv.ParseFloat(string(p.value), 64)
+	if string(p.value) == `""` || err == nil && n == 0 {
+		return invalid(join(at, p.name), "%s is empty", place(join(at, p.name)))
+	}
+	return nil
 }
 
 func (s *shape) checkVariant(given []pair, have []string, at string) *Error {
@@ -158,7 +172,7 @@ func (s *shape) checkVariant(given []pair, have []string, at string) *Error {
 	}
 	allowed, known := s.unions[name]
 	if !known {
-		return invalid(join(at, s.variant), "%s %s is not known", s.variant, strconv.Quote(name))
+		return invalid(join(at, s.variant), "%s %s is not known", s.variant, quote(name))
 	}
 	for _, m := range allowed {
 		required, optional := strings.CutSuffix(m, "?")
@@ -166,15 +180,21 @@ func (s *shape) checkVariant(given []pair, have []string, at string) *Error {
 			return invalid(join(at, required), "%s is missing", place(join(at, required)))
 		}
 	}
-	for _, h := range have {
-		if h != s.variant && !slices.Contains(allowed, h) && !slices.Contains(allowed, h+"?") {
-			return invalid(join(at, h), "%s is not a member of a %s", strconv.Quote(h), name)
+	for _, p := range given {
+		if p.name == s.variant {
+			continue
+		}
+		if !slices.Contains(allowed, p.name) && !slices.Contains(allowed, p.name+"?") {
+			return invalid(join(at, p.name), "%s is not a member of a %s", quote(p.name), name)
+		}
+		if err := checkFilled(p, at); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (s *shape) checkGroups(have []string, at string) *Error {
+func (s *shape) checkGroups(given []pair, have []string, at string) *Error {
 	if s.oneOf == nil {
 		return nil
 	}
@@ -198,13 +218,22 @@ func (s *shape) checkGroups(have []string, at string) *Error {
 	if whole != 1 {
 		return invalid(at, "%s must have exactly one of %s", place(at), strings.Join(names, ", "))
 	}
+	for _, p := range given {
+		grouped := slices.ContainsFunc(s.oneOf, func(group []string) bool { return slices.Contains(group, p.name) })
+		if !grouped {
+			continue
+		}
+		if err := checkFilled(p, at); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
 func (s *shape) checkMap(v jsontext.Value, at string) *Error {
 	for _, p := range members(v) {
 		if s.tag.has("env") && (p.name == "" || strings.ContainsAny(p.name, "=\x00")) {
-			return invalid(join(at, p.name), "%s is not the name of an environment variable", strconv.Quote(p.name))
+			return invalid(join(at, p.name), "%s is not the name of an environment variable", quote(p.name))
 		}
 		if err := s.elem.check(p.value, join(at, p.name)); err != nil {
 			return err
@@ -243,10 +272,18 @@ func (s *shape) checkText(v, at string) *Error {
 		return invalid(at, "%s %s", place(at), NameRule)
 	case s.tag.has("abs") && !filepath.IsAbs(v):
 		return invalid(at, "%s must be an absolute path", place(at))
-	case s.tag.has("nonul") && strings.IndexByte(v, 0) >= 0, s.tag.has("abs") && strings.IndexByte(v, 0) >= 0:
+	case s.tag.has("abs") && strings.IndexByte(v, 0) >= 0:
 		return invalid(at, "%s has a NUL byte", place(at))
+	case s.goType == timeType && !isTime(v):
+		return invalid(at, "%s must be a time such as 2030-12-31T23:59:59Z", place(at))
 	}
 	return nil
+}
+
+// isTime reports whether the decoder will take v for a time (RFC 3339).
+func isTime(v string) bool {
+	quoted, err := jsontext.AppendQuote(nil, v)
+	return err == nil && json.Unmarshal(quoted, new(time.Time)) == nil
 }
 
 func (s *shape) checkNumber(v jsontext.Value, at string) *Error {
@@ -255,7 +292,7 @@ func (s *shape) checkNumber(v jsontext.Value, at string) *Error {
 	}
 	n, err := strconv.ParseFloat(string(v), 64)
 	switch {
-	case err != nil:
+	case err != nil, s.kind == integer && !s.holds(v):
 		return invalid(at, "%s is out of range", place(at))
 	case s.tag.min != nil && n < *s.tag.min:
 		return invalid(at, "%s must be at least %v", place(at), *s.tag.min)
@@ -263,6 +300,17 @@ func (s *shape) checkNumber(v jsontext.Value, at string) *Error {
 		return invalid(at, "%s must be at most %s", place(at), strconv.FormatFloat(*s.tag.max, 'f', -1, 64))
 	}
 	return nil
+}
+
+// holds reports whether the integer fits the Go type that it goes into.
+func (s *shape) holds(v jsontext.Value) bool {
+	var err error
+	if s.goType.Kind() == reflect.Uint64 {
+		_, err = strconv.ParseUint(string(v), 10, 64)
+	} else {
+		_, err = strconv.ParseInt(string(v), 10, 64)
+	}
+	return err == nil
 }
 
 func (s *shape) checkRaw(v jsontext.Value, at string) *Error {
@@ -277,20 +325,47 @@ func (s *shape) checkRaw(v jsontext.Value, at string) *Error {
 	return invalid(join(at, "op"), "%s must have a string op", place(at))
 }
 
+// invalid makes an error of what the client wrote. It echoes little of it: an
+// answer must not be larger than the line that caused it.
 func invalid(at, format string, args ...any) *Error {
+	for len(at) > maxPointer {
+		at = at[:strings.LastIndexByte(at, '/')]
+	}
 	return Errorf(InvalidRequest, format, args...).At(at)
 }
 
-// join appends a member name to a JSON pointer (RFC 6901).
-func join(at, name string) string {
-	return at + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+// How much of a request is echoed in an error, in bytes.
+const (
+	maxPointer = 1024 // a longer pointer ends at a parent
+	maxEcho    = 200
+)
+
+// clip shortens a text that is echoed.
+func clip(s string) string {
+	if len(s) <= maxEcho {
+		return s
+	}
+	cut := maxEcho
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
 }
 
-// place names a position to a person: the last member of the pointer.
+func quote(s string) string { return strconv.Quote(clip(s)) }
+
+// join appends a member name to a JSON pointer (RFC 6901).
+func join(at, name string) string {
+	if strings.ContainsAny(name, "~/") {
+		name = strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
+	}
+	return at + "/" + name
+}
+
+// place names a position to a person: the pointer with dots.
 func place(at string) string {
 	if at == "" {
 		return "the request"
 	}
-	_, last, _ := strings.Cut(at, "/")
-	return fmt.Sprintf("%q", strings.ReplaceAll(last, "/", "."))
+	return quote(strings.ReplaceAll(strings.TrimPrefix(at, "/"), "/", "."))
 }

@@ -41,6 +41,7 @@ type VersionResult struct {
 	Version  string      `json:"version"`
 	BuildID  string      `json:"build_id"`
 	Protocol Versions    `json:"protocol"`
+	Registry string      `json:"registry"` // uuid
 	Hosts    []HostBuild `json:"hosts"`
 }
 

@@ -13,9 +13,10 @@ var ErrLineTooLong = errors.New("the line is too long")
 
 // Lines reads a stream of newline-delimited JSON with a limit on each line.
 type Lines struct {
-	r   *bufio.Reader
-	max int // bytes of a line with its newline
-	buf []byte
+	r    *bufio.Reader
+	max  int // bytes of a line with its newline
+	buf  []byte
+	lost bool // a line was too long: what follows is the middle of it
 }
 
 // NewLines reads lines of at most max bytes, newline included.
@@ -26,10 +27,15 @@ func NewLines(r io.Reader, max int) *Lines {
 // Next returns the next line that is not blank, without its newline, valid
 // until the next call. Blank is a line of only spaces, tabs and carriage
 // returns. A last line without a newline counts. The error is [io.EOF] at the
-// end and [ErrLineTooLong] for a line over the limit.
+// end, and [ErrLineTooLong] for a line over the limit and ever after: the rest
+// of such a line must not be taken for a request.
 func (l *Lines) Next() ([]byte, error) {
 	for {
+		if l.lost {
+			return nil, ErrLineTooLong
+		}
 		line, err := l.line()
+		l.lost = errors.Is(err, ErrLineTooLong)
 		if err != nil && (len(line) == 0 || !errors.Is(err, io.EOF)) {
 			return nil, err
 		}
@@ -42,7 +48,7 @@ func (l *Lines) Next() ([]byte, error) {
 // line reads one line. Short ones stay in the reader's own buffer.
 func (l *Lines) line() ([]byte, error) {
 	part, err := l.r.ReadSlice('\n')
-	if err == nil {
+	if err == nil && len(part) <= l.max {
 		return part[:len(part)-1], nil
 	}
 	l.buf = append(l.buf[:0], part...)

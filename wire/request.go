@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -75,11 +76,11 @@ func (s *Set) Decode(b []byte) (Request, *Error) {
 	if err != nil {
 		return Request{ID: id}, err
 	}
-	name := opOf(command)
+	name, _ := opOf(command)
 	op, known := s.ops[name]
 	if !known {
-		err := Errorf(UnsupportedMethod, "the operation %q is not known here", name).At("/command/op")
-		err.Details.Method = name
+		err := Errorf(UnsupportedMethod, "the operation %q is not known here", clip(name)).At("/command/op")
+		err.Details.Method = clip(name)
 		return Request{ID: id}, err
 	}
 	value := reflect.New(reflect.TypeOf(op.Command))
@@ -115,7 +116,7 @@ func (s *Set) decodeCommand(command jsontext.Value, into reflect.Value) *Error {
 		if se, ok := errors.AsType[*json.SemanticError](err); ok {
 			at += string(se.JSONPointer)
 		}
-		return invalid(at, "%s does not fit: %v", place(at), err)
+		return invalid(at, "%s does not fit: %s", place(at), clip(err.Error()))
 	}
 	return nil
 }
@@ -123,7 +124,7 @@ func (s *Set) decodeCommand(command jsontext.Value, into reflect.Value) *Error {
 // decodeEnvelope reads the outer object: exactly a number version, a valid id
 // and an object command with a string op.
 func decodeEnvelope(b []byte) (id string, command jsontext.Value, err *Error) {
-	v := jsontext.Value(bytes.TrimSpace(b))
+	v := jsontext.Value(b)
 	if err := syntax(v); err != nil {
 		return "", nil, err
 	}
@@ -154,12 +155,13 @@ func decodeEnvelope(b []byte) (id string, command jsontext.Value, err *Error) {
 		return "", nil, invalid("/id", "id is missing")
 	case command == nil:
 		return "", nil, invalid("/command", "command is missing")
-	case opOf(command) == "":
+	}
+	if _, ok := opOf(command); !ok {
 		return "", nil, invalid("/command/op", "the command needs a string op")
 	}
 	var n float64
 	if json.Unmarshal(version, &n) != nil || n != Protocol {
-		return id, nil, Errorf(UnsupportedVersion, "version %s is not spoken here, only %d", version, Protocol).At("/version")
+		return id, nil, Errorf(UnsupportedVersion, "version %s is not spoken here, only %d", clip(string(version)), Protocol).At("/version")
 	}
 	return id, command, nil
 }
@@ -171,27 +173,30 @@ func syntax(v jsontext.Value) *Error {
 	if _, err := d.ReadValue(); err != nil {
 		return syntaxError(err)
 	}
-	if _, err := d.ReadToken(); err == nil {
-		return invalid("", "the line holds more than one JSON value")
+	// Garbage after the value is an error of the reader, so only a clean end
+	// proves that there is none.
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		return invalid("", "something follows the JSON value")
 	}
 	return nil
 }
 
 func syntaxError(err error) *Error {
 	if se, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-		return invalid(string(se.JSONPointer), "not JSON: %v", se.Err)
+		return invalid(string(se.JSONPointer), "not JSON: %s", clip(se.Err.Error()))
 	}
-	return invalid("", "not JSON: %v", err)
+	return invalid("", "not JSON: %s", clip(err.Error()))
 }
 
-func opOf(command jsontext.Value) string {
+// opOf finds the command's op. The empty string is one too: an unknown one.
+func opOf(command jsontext.Value) (op string, ok bool) {
 	for _, p := range members(command) {
 		if p.name == "op" && p.value.Kind() == jsontext.KindString {
 			b, _ := jsontext.AppendUnquote(nil, p.value)
-			return string(b)
+			return string(b), true
 		}
 	}
-	return ""
+	return "", false
 }
 
 // ValidID reports whether a request id is fit: not blank, at most [MaxID]
@@ -230,7 +235,9 @@ func encodeCommand(c Command) (jsontext.Value, error) {
 }
 
 // Hash identifies the decoded content of a command: white space, the order of
-// members and the spelling of a default make no difference.
+// members, the spelling of a character or number, and whether an optional false
+// or zero is written out make no difference. An empty object or list is not the
+// same as none.
 func Hash(c Command) ([sha256.Size]byte, error) {
 	v, err := encodeCommand(c)
 	if err != nil {

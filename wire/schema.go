@@ -11,15 +11,18 @@ import (
 
 // Schema returns the JSON Schema (draft 2020-12) of the set's requests and
 // responses. It describes structure; byte limits and relations between members
-// that it cannot say are checked at run time as well.
+// that it cannot say are checked at run time as well. Requests are closed: a
+// member that is not named is refused. Responses are open: later versions add
+// members, and a client must ignore those that it does not know.
 func (s *Set) Schema(title string) []byte {
 	g := schemaGen{defs: map[string]any{}}
+	answers := schemaGen{defs: g.defs, open: true}
 	var commands, results []any
 	for _, name := range s.names {
 		op := s.ops[name]
 		g.defs["command."+name] = g.command(op.Command)
 		commands = append(commands, ref("command."+name))
-		result := g.of(shapeOf(reflect.TypeOf(op.Result)))
+		result := answers.of(shapeOf(reflect.TypeOf(op.Result)))
 		if !slices.ContainsFunc(results, func(r any) bool { return reflect.DeepEqual(r, result) }) {
 			results = append(results, result)
 		}
@@ -35,7 +38,7 @@ func (s *Set) Schema(title string) []byte {
 			"version": map[string]any{"const": Protocol},
 			"id":      map[string]any{"anyOf": []any{idSchema, map[string]any{"type": "null"}}},
 			"result":  map[string]any{"anyOf": results},
-			"error":   g.of(shapeOf(reflect.TypeFor[Error]())),
+			"error":   answers.of(shapeOf(reflect.TypeFor[Error]())),
 		},
 		"required": []string{"version", "id"},
 		"oneOf":    []any{map[string]any{"required": []string{"result"}}, map[string]any{"required": []string{"error"}}},
@@ -64,8 +67,24 @@ func strictObject(properties map[string]any, required ...string) map[string]any 
 	return map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
 }
 
-// schemaGen collects the definitions of named types.
-type schemaGen struct{ defs map[string]any }
+// schemaGen collects the definitions of named types. A type that stands in
+// requests and in responses has two.
+type schemaGen struct {
+	defs map[string]any
+	open bool // describes responses
+}
+
+// structure is the schema of an object with known members.
+func (g schemaGen) structure(properties map[string]any, required ...string) map[string]any {
+	s := strictObject(properties, required...)
+	if g.open {
+		delete(s, "additionalProperties")
+	}
+	return s
+}
+
+// filled describes a member that must not be empty; see checkFilled.
+var filled = map[string]any{"not": map[string]any{"enum": []any{"", 0}}}
 
 func (g schemaGen) command(c Command) any {
 	s := g.object(shapeOf(reflect.TypeOf(c)))
@@ -83,6 +102,9 @@ func (g schemaGen) of(s *shape) any {
 			return g.object(s)
 		}
 		name = strings.ToLower(name[:1]) + name[1:]
+		if g.open {
+			name = "result." + name
+		}
 		if _, done := g.defs[name]; !done {
 			g.defs[name] = true // stands in for itself while it is described
 			g.defs[name] = g.object(s)
@@ -91,7 +113,12 @@ func (g schemaGen) of(s *shape) any {
 	}
 	switch s.kind {
 	case object:
-		return map[string]any{"type": "object", "additionalProperties": g.of(s.elem)}
+		out := map[string]any{"type": "object", "additionalProperties": g.of(s.elem)}
+		if s.tag.has("env") {
+			out["propertyNames"] = map[string]any{"pattern": `^[^=\x00]+$`}
+			out["additionalProperties"] = map[string]any{"type": "string", "pattern": `^[^\x00]*$`}
+		}
+		return out
 	case array:
 		out := map[string]any{"type": "array", "items": g.of(s.elem)}
 		if s.tag.minItems > 0 {
@@ -125,12 +152,12 @@ func (g schemaGen) text(s *shape) any {
 	switch {
 	case s.enum != nil:
 		out["enum"] = s.enum
-	case s.tag.has("time"):
+	case s.goType == timeType:
 		out["format"] = "date-time"
 	case s.tag.has("name"):
 		out["pattern"] = nameForm.String()
 	case s.tag.has("abs"):
-		out["pattern"] = "^/"
+		out["pattern"] = `^/[^\x00]*$`
 	case s.tag.has("nonblank"):
 		out["pattern"] = `\S`
 	}
@@ -153,20 +180,24 @@ func (g schemaGen) object(s *shape) map[string]any {
 			required = append(required, m.name)
 		}
 	}
-	out := strictObject(properties, required...)
+	out := g.structure(properties, required...)
 	if s.oneOf != nil {
-		out["oneOf"] = groupSchemas(s.oneOf)
+		out["oneOf"] = g.groups(s.oneOf)
 	}
 	if s.unions != nil {
-		out["oneOf"] = variantSchemas(s)
+		out["oneOf"] = g.variants(s)
 	}
 	return out
 }
 
-// groupSchemas says: exactly one of the groups, whole, and nothing of the rest.
-func groupSchemas(groups [][]string) []any {
+// groups says: exactly one of the groups, whole, and nothing of the rest.
+func (g schemaGen) groups(groups [][]string) []any {
 	var out []any
 	for i, group := range groups {
+		properties := map[string]any{}
+		for _, m := range group {
+			properties[m] = filled
+		}
 		var others []any
 		for j, other := range groups {
 			for _, m := range other {
@@ -175,12 +206,16 @@ func groupSchemas(groups [][]string) []any {
 				}
 			}
 		}
-		out = append(out, map[string]any{"required": group, "not": map[string]any{"anyOf": others}})
+		one := map[string]any{"required": group, "not": map[string]any{"anyOf": others}}
+		if !g.open {
+			one["properties"] = properties
+		}
+		out = append(out, one)
 	}
 	return out
 }
 
-func variantSchemas(s *shape) []any {
+func (g schemaGen) variants(s *shape) []any {
 	var names []string
 	for name := range s.unions {
 		names = append(names, name)
@@ -193,11 +228,14 @@ func variantSchemas(s *shape) []any {
 		for _, m := range s.unions[name] {
 			bare, optional := strings.CutSuffix(m, "?")
 			properties[bare] = true
+			if !g.open {
+				properties[bare] = filled
+			}
 			if !optional {
 				required = append(required, bare)
 			}
 		}
-		out = append(out, strictObject(properties, required...))
+		out = append(out, g.structure(properties, required...))
 	}
 	return out
 }

@@ -100,7 +100,7 @@ var (
 func buildShape(t reflect.Type) *shape {
 	switch {
 	case t == timeType:
-		return &shape{kind: text, goType: t, tag: rules{flags: []string{"time"}}}
+		return &shape{kind: text, goType: t}
 	case t == rawType:
 		return &shape{kind: raw, goType: t}
 	case t.Kind() == reflect.Pointer:

@@ -5,6 +5,7 @@ package proc
 import (
 	"context"
 	"errors"
+	"os"
 	"syscall"
 	"time"
 
@@ -60,4 +61,13 @@ func (p *Process) Wait(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// SelfExe is the path by which the caller starts its own program again.
+func SelfExe() string {
+	path, err := os.Executable()
+	if err != nil {
+		return os.Args[0]
+	}
+	return path
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -30,6 +31,14 @@ func Tree(root int, prune func(pid int) bool) []int {
 		}
 	}
 	return out
+}
+
+// Living leaves out the processes that are dead already, zombies included.
+func Living(pids []int) []int {
+	return slices.DeleteFunc(pids, func(pid int) bool {
+		_, dead, err := parentOf(pid)
+		return dead || err != nil
+	})
 }
 
 // Marked reports whether a process was started with the variable name=value in
@@ -65,8 +74,7 @@ func EndTree(ctx context.Context, prune, owned func(pid int) bool) []Survivor {
 	self := os.Getpid()
 	for {
 		ReapAdopted(owned)
-		tree := Tree(self, prune)
-		tree = slices.DeleteFunc(tree, func(pid int) bool { _, dead, err := parentOf(pid); return dead || err != nil })
+		tree := Living(Tree(self, prune))
 		if len(tree) == 0 {
 			return nil
 		}
@@ -145,4 +153,29 @@ func (id Identity) Kill() error {
 	}
 	defer p.Close()
 	return p.kill()
+}
+
+// Zombies counts the dead children that a process has not collected.
+func Zombies(pid int) int {
+	n := 0
+	for _, child := range Children(pid) {
+		if _, dead, err := parentOf(child); err == nil && dead {
+			n++
+		}
+	}
+	return n
+}
+
+// Adoptive reports whether a process is one that orphans fall to: init, or a
+// user's service manager.
+func Adoptive(pid int) bool {
+	if pid <= 1 {
+		return true
+	}
+	in, err := Describe(pid)
+	if err != nil || len(in.Args) == 0 {
+		return false
+	}
+	name := filepath.Base(in.Args[0])
+	return name == "systemd" || name == "init" || name == "launchd" || name == "tini" || name == "docker-init" || name == "dumb-init"
 }

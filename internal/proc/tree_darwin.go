@@ -87,3 +87,14 @@ func Reap(pid int) (e Exit, ok bool) {
 	}
 	return ExitOf(ws), true
 }
+
+// SameProgram reports whether a process may run the program that the caller
+// does, by its short name.
+func SameProgram(pid int) bool {
+	theirs, err := kinfo(pid)
+	if err != nil {
+		return false
+	}
+	ours, err := kinfo(syscall.Getpid())
+	return err == nil && theirs.Proc.P_comm == ours.Proc.P_comm
+}

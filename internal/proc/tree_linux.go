@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -127,4 +129,19 @@ func Reap(pid int) (e Exit, ok bool) {
 		return Exit{}, false
 	}
 	return ExitOf(ws), true
+}
+
+// SameProgram reports whether a process may run the program that the caller
+// does: the same file, or one of the same name, as after an update.
+func SameProgram(pid int) bool {
+	theirs, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/exe")
+	if err != nil {
+		return false
+	}
+	ours, err := os.Readlink("/proc/self/exe")
+	return err == nil && programName(theirs) == programName(ours)
+}
+
+func programName(path string) string {
+	return strings.TrimSuffix(filepath.Base(path), " (deleted)")
 }

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/castctl/castctl/client"
+	"github.com/castctl/castctl/internal/host"
+	"github.com/castctl/castctl/lease"
+	"github.com/castctl/castctl/updater"
+	"github.com/castctl/castctl/wire"
+)
+
+// readyFD is the descriptor on which a host tells its spawner, once, that it can
+// be reached.
+const readyFD = 3
+
+// hostMain is a host's whole program: castctl host HOME ID INCARNATION.
+func hostMain(args []string) int {
+	if len(args) != 3 {
+		fmt.Fprintln(os.Stderr, "castctl: host: this is started by the supervisor only")
+		return 2
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	home, err := lease.FindHome(args[0])
+	if err == nil {
+		ready := os.NewFile(readyFD, "ready")
+		err = runHost(context.Background(), host.Config{
+			Home: home, ID: args[1], Incarnation: args[2], Log: log,
+			Published: func() { tellReady(ready, home.Instance(args[1])) },
+		})
+	}
+	if err != nil {
+		log.Error("the host ends", "err", err)
+		return 1
+	}
+	return 0
+}
+
+func runHost(ctx context.Context, cfg host.Config) error {
+	os.Unsetenv("CAST_INSTANCE")
+	cfg.Version, cfg.BuildID = updater.Version, updater.Self
+	cfg.Ask = func(ctx context.Context, id, incarnation, registry string) lease.Answer {
+		return askRegistry(ctx, cfg.Home, id, incarnation, registry)
+	}
+	return host.Run(ctx, cfg)
+}
+
+// tellReady passes the record on and closes the descriptor.
+func tellReady(ready io.WriteCloser, folder lease.Folder) {
+	defer ready.Close()
+	record, err := folder.ReadHost()
+	if err != nil {
+		return
+	}
+	if b, err := json.Marshal(record); err == nil {
+		ready.Write(append(b, '\n'))
+	}
+}
+
+// askRegistry asks the supervisor, if one lives, whether the registry names
+// this host. Only its clear word counts; all else is unknown.
+func askRegistry(ctx context.Context, home lease.Home, id, incarnation, registry string) lease.Answer {
+	c, err := client.Connect(ctx, client.Config{Home: home})
+	if err != nil {
+		return lease.Unasked
+	}
+	defer c.Close()
+	var v wire.VersionResult
+	if err := c.Call(ctx, wire.NewID(), wire.GetVersion{}, &v); err != nil || registry != "" && v.Registry != registry {
+		return lease.Unasked // another registry knows nothing of this host
+	}
+	var got wire.GetResult
+	err = c.Call(ctx, wire.NewID(), wire.Get{Instance: id}, &got)
+	switch {
+	case errors.Is(err, wire.ErrNotFound):
+		return lease.Absent
+	case err != nil:
+		return lease.Unasked
+	case got.Instance.Incarnation == nil || *got.Instance.Incarnation != incarnation:
+		return lease.Superseded
+	}
+	return lease.Registered
+}

@@ -1,0 +1,169 @@
+package registry
+
+import (
+	"fmt"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/castctl/castctl/wire"
+)
+
+// Tx is one transaction. What it returns is a copy.
+type Tx struct{ tx *bolt.Tx }
+
+// Instances lists all instances, by id.
+func (t *Tx) Instances() ([]Instance, error) {
+	var out []Instance
+	err := t.tx.Bucket(bInstances).ForEach(func(k, v []byte) error {
+		var in Instance
+		if err := decode(v, &in); err != nil {
+			return fmt.Errorf("%w: instance %s: %w", ErrDamaged, k, err)
+		}
+		out = append(out, in)
+		return nil
+	})
+	return out, err
+}
+
+// PutInstance stores an instance and its name.
+func (t *Tx) PutInstance(in Instance) error {
+	b, err := encode(in)
+	if err != nil {
+		return err
+	}
+	names := t.tx.Bucket(bNames)
+	if id := names.Get([]byte(in.Name)); id != nil && string(id) != in.ID {
+		return fmt.Errorf("the name %s belongs to %s", in.Name, id)
+	}
+	if err := names.Put([]byte(in.Name), []byte(in.ID)); err != nil {
+		return err
+	}
+	return t.tx.Bucket(bInstances).Put([]byte(in.ID), b)
+}
+
+// DeleteInstance forgets an instance if its host is still that incarnation, and
+// frees its name.
+func (t *Tx) DeleteInstance(id, incarnation string) error {
+	b := t.tx.Bucket(bInstances)
+	v := b.Get([]byte(id))
+	if v == nil {
+		return nil
+	}
+	var in Instance
+	if err := decode(v, &in); err != nil {
+		return err
+	}
+	if in.Incarnation != incarnation {
+		return fmt.Errorf("instance %s was started anew meanwhile", in.Name)
+	}
+	names := t.tx.Bucket(bNames)
+	if string(names.Get([]byte(in.Name))) == id {
+		if err := names.Delete([]byte(in.Name)); err != nil {
+			return err
+		}
+	}
+	return b.Delete([]byte(id))
+}
+
+// Receipt looks a receipt up; ok is false if there is none.
+func (t *Tx) Receipt(id string) (s Stored, ok bool, err error) {
+	v := t.tx.Bucket(bReceipts).Get([]byte(id))
+	if v == nil {
+		return Stored{}, false, nil
+	}
+	return s, true, decode(v, &s)
+}
+
+// PutReceipt stores a receipt.
+func (t *Tx) PutReceipt(id string, s Stored) error {
+	b, err := encode(s)
+	if err != nil {
+		return err
+	}
+	return t.tx.Bucket(bReceipts).Put([]byte(id), b)
+}
+
+// OldestReceipt reports whether any receipt is older than the given time.
+func (t *Tx) OldestReceipt(before time.Time) bool {
+	old := false
+	t.eachReceipt(before, func([]byte) bool { old = true; return false })
+	return old
+}
+
+// PruneReceipts removes receipts older than the given time, at most max of
+// them, so that one transaction stays short.
+func (t *Tx) PruneReceipts(before time.Time, max int) error {
+	var old [][]byte
+	t.eachReceipt(before, func(k []byte) bool {
+		old = append(old, append([]byte(nil), k...))
+		return len(old) < max
+	})
+	for _, k := range old {
+		if err := t.tx.Bucket(bReceipts).Delete(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachReceipt goes through the receipts that are older than the given time.
+func (t *Tx) eachReceipt(before time.Time, yield func(id []byte) bool) {
+	c := t.tx.Bucket(bReceipts).Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		var s struct {
+			At time.Time `json:"at"`
+		}
+		if err := decode(v, &s); err == nil && s.At.Before(before) && !yield(k) {
+			return
+		}
+	}
+}
+
+// keptFacts bounds the history.
+const keptFacts = 10_000
+
+// AppendFact numbers a lifecycle fact and stores it; the oldest is dropped
+// beyond the bound.
+func (t *Tx) AppendFact(ev wire.Event) error {
+	b := t.tx.Bucket(bHistory)
+	n, err := b.NextSequence()
+	if err != nil {
+		return err
+	}
+	ev.Seq = n
+	v, err := encode(ev)
+	if err != nil {
+		return err
+	}
+	if n > keptFacts {
+		if err := b.Delete(number(n - keptFacts)); err != nil {
+			return err
+		}
+	}
+	return b.Put(number(n), v)
+}
+
+// Facts lists at most limit facts after the given number, oldest first.
+func (t *Tx) Facts(after uint64, limit int) ([]wire.Event, error) {
+	var out []wire.Event
+	c := t.tx.Bucket(bHistory).Cursor()
+	for k, v := c.Seek(number(after + 1)); k != nil && len(out) < limit; k, v = c.Next() {
+		var ev wire.Event
+		if err := decode(v, &ev); err != nil {
+			return nil, err
+		}
+		out = append(out, ev)
+	}
+	return out, nil
+}
+
+// FactBounds is the number of the first and the last fact kept; 0 if there is
+// none.
+func (t *Tx) FactBounds() (first, last uint64) {
+	k, _ := t.tx.Bucket(bHistory).Cursor().First()
+	return parse(k), t.tx.Bucket(bHistory).Sequence()
+}
+
+// DeleteReceipt takes a receipt back: its mutation was refused.
+func (t *Tx) DeleteReceipt(id string) error { return t.tx.Bucket(bReceipts).Delete([]byte(id)) }

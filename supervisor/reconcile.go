@@ -1,0 +1,141 @@
+package supervisor
+
+import (
+	"time"
+
+	"github.com/castctl/castctl/internal/host"
+	"github.com/castctl/castctl/registry"
+	"github.com/castctl/castctl/wire"
+)
+
+// reconcile compares what an instance is wanted to be with what it is, and
+// takes the next step. It is called after every change of either, and may be
+// called at any time: a step that was taken is not taken twice.
+func (s *Supervisor) reconcile(in *instance) {
+	s.views.touch(in)
+	switch {
+	case in.host == hostAlive && in.link != nil && in.status != nil:
+		s.steer(in)
+	case in.host == noHost && in.rec.Removing:
+		s.forget(in)
+	case in.host == noHost && in.rec.Wanted == wire.WantRunning && in.rec.Over == "" && in.timer == nil && !in.parked:
+		s.launch(in)
+	}
+	in.wake()
+}
+
+// steer tells a connected host what it was not told yet.
+func (s *Supervisor) steer(in *instance) {
+	switch {
+	case in.rec.Wanted == wire.WantStopped && !in.asked.stop && !in.status.State.Over():
+		in.asked.stop = true
+		s.askStop(in)
+	case in.rec.Restart && !in.asked.restart && in.rec.Wanted == wire.WantRunning:
+		in.asked.restart = true
+		s.askRestart(in)
+	}
+}
+
+// launch chooses a new incarnation, commits it, and spawns the host.
+func (s *Supervisor) launch(in *instance) {
+	in.host = hostSpawning
+	rec := in.rec
+	rec.Incarnation = wire.NewID()
+	rec.Restart = false
+	s.change(change{
+		keys:  keysOf(in),
+		write: func(tx *registry.Tx) error { return tx.PutInstance(rec) },
+		apply: func() {
+			in.rec = rec
+			s.spawn(in)
+		},
+		fail: func(err *wire.Error) {
+			s.cfg.Log.Error("a host could not be spawned", "instance", in.rec.Name, "err", err.Message)
+			in.host = noHost
+			s.launchAfter(in, time.Second)
+		},
+	})
+}
+
+// launchAfter tries again after a pause.
+func (s *Supervisor) launchAfter(in *instance, d time.Duration) {
+	in.stopTimer()
+	var t *time.Timer
+	t = time.AfterFunc(d, func() {
+		s.post(func() {
+			if in.timer == t {
+				in.timer = nil
+				s.reconcile(in)
+			}
+		})
+	})
+	in.timer = t
+	s.views.touch(in)
+}
+
+// forget deletes an instance that is to be removed and is stopped.
+func (s *Supervisor) forget(in *instance) {
+	if s.batch.clashes(keysOf(in)) {
+		return // it is being forgotten already
+	}
+	s.change(change{
+		keys: keysOf(in),
+		write: func(tx *registry.Tx) error {
+			if err := tx.AppendFact(fact(in, wire.Stopped, "removed")); err != nil {
+				return err
+			}
+			return tx.DeleteInstance(in.rec.ID, in.rec.Incarnation)
+		},
+		apply: func() { s.forgotten(in) },
+	})
+}
+
+// forgotten drops an instance that stands in the registry no more.
+func (s *Supervisor) forgotten(in *instance) {
+	in.stopTimer()
+	s.fleet.drop(in)
+	s.views.remove(in)
+	in.rec.Removing = true
+	in.wake()
+	folder := s.cfg.Home.Instance(in.rec.ID)
+	go func() {
+		if err := removeFolder(folder); err != nil {
+			s.cfg.Log.Error("an instance's folder could not be removed", "instance", in.rec.Name, "err", err)
+		}
+	}()
+}
+
+// over notes that an instance ended by itself, so that no supervisor to come
+// starts it again.
+func (s *Supervisor) over(in *instance, state wire.State, reason string) {
+	rec := in.rec
+	rec.Over, rec.Reason = state, reason
+	in.rec.Over, in.rec.Reason = state, reason
+	s.change(change{
+		keys: keysOf(in),
+		write: func(tx *registry.Tx) error {
+			if err := tx.AppendFact(fact(in, state, "%s", reason)); err != nil {
+				return err
+			}
+			return tx.PutInstance(rec)
+		},
+		apply: func() { s.saveSpec(in) },
+	})
+}
+
+// saveSpec brings instance.json up to date, beside the owner.
+func (s *Supervisor) saveSpec(in *instance) {
+	file, folder := s.specFile(in), s.cfg.Home.Instance(in.rec.ID)
+	s.files.Go(func() {
+		if err := saveSpecFile(folder, file); err != nil {
+			s.cfg.Log.Error("an instance's file could not be written", "instance", file.Name, "err", err)
+		}
+	})
+}
+
+func (s *Supervisor) specFile(in *instance) host.SpecFile {
+	return host.SpecFile{
+		ID: in.rec.ID, Name: in.rec.Name, Wanted: in.rec.Wanted, Revision: in.rec.Revision, Incarnation: in.rec.Incarnation,
+		Registry: s.db.UUID(), Spec: in.rec.Spec, EnvNames: in.rec.EnvNames, Over: in.rec.Over, Reason: in.rec.Reason,
+	}
+}
