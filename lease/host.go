@@ -72,16 +72,8 @@ func (f Folder) FindHost() (Host, proc.Verdict, error) {
 }
 
 // RemoveHost removes a gone host's record if it is still that incarnation's.
-// It takes the alive lock for the while, so that no host can publish between.
+// The caller holds the alive lock, so that no host can publish between.
 func (f Folder) RemoveHost(incarnation string) error {
-	lock, err := Acquire(f.AliveLock())
-	if errors.Is(err, ErrHeld) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer lock.Release()
 	now, err := f.ReadHost()
 	if errors.Is(err, ErrNoHost) || err == nil && now.Incarnation != incarnation {
 		return nil

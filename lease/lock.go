@@ -42,6 +42,27 @@ func Acquire(path string) (*Lock, error) {
 	}
 }
 
+// Inherit takes over a lock that the parent process acquired at path and handed
+// down as an open file. The descriptor is closed in children from then on.
+func Inherit(f *os.File, path string) (*Lock, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if err := control(f, func(fd int) error { syscall.CloseOnExec(fd); return nil }); err != nil {
+		return nil, err
+	}
+	l := &Lock{file: f, path: path, inode: inode(st)}
+	state, err := Probe(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case state.Inode != l.inode || !state.Held:
+		return nil, fmt.Errorf("the lock that was handed down is not %s", path)
+	}
+	return l, nil
+}
+
 // AcquireWait waits for the lock. The wait itself cannot be interrupted: when
 // the context ends first, it goes on in the background and the lock, once got,
 // is released.

@@ -63,7 +63,8 @@ type reality struct {
 	status *wire.HostStatus
 	exit   *host.ExitFile // of the last run, from the file
 	usage  usage
-	counts int // restarts, as last heard
+	counts int  // restarts, as last heard
+	dead   bool // the kernel reported the host's end; its last words are still read
 }
 
 // underWay is what the supervisor is doing about an instance.
@@ -72,6 +73,7 @@ type underWay struct {
 	restarts host.Restarts // of lost hosts
 	timer    *time.Timer   // until the next spawn
 	judging  bool          // a look at its host is under way
+	patience time.Duration // until the next look at a host that cannot be judged
 	parked   bool          // ran before the last boot, and was not to be resumed
 	asked    asked
 	stopIn   time.Duration  // bound of the next stop's ladder; 0 is the spec's

@@ -167,7 +167,7 @@ func (s *Supervisor) swept(found []finding, counts wire.SweepCounts, done func(w
 
 // judge looks at one instance's host, beside the owner.
 func (s *Supervisor) judge(in *instance) {
-	if in.judging {
+	if in.judging || in.link != nil || s.fleet.byID[in.rec.ID] != in {
 		return
 	}
 	in.judging = true
@@ -200,6 +200,16 @@ func (s *Supervisor) judged(in *instance, f finding, counts *wire.SweepCounts) {
 	default:
 		in.host, in.why = hostUnknown, unknownWhy(f.err)
 		s.reconcile(in)
+		s.judgeLater(in)
+	}
+}
+
+// judgeLater looks again soon at a host that cannot be judged: most often it is
+// on its way. Later looks come less and less often; the sweep goes on for ever.
+func (s *Supervisor) judgeLater(in *instance) {
+	in.patience = min(max(2*in.patience, 20*time.Millisecond), sweepEvery)
+	if in.patience < sweepEvery {
+		s.later(in.patience, func() { s.judge(in) })
 	}
 }
 
@@ -220,7 +230,7 @@ func (s *Supervisor) takeIn(in *instance, f finding, counts *wire.SweepCounts) {
 	if f.link == nil {
 		in.host, in.why, in.record = hostUnknown, unknownWhy(f.err), &f.record
 		s.reconcile(in)
-		s.later(time.Second, func() { s.judge(in) })
+		s.judgeLater(in)
 		return
 	}
 	if !f.link.supported() {
@@ -296,7 +306,7 @@ func (s *Supervisor) resume(in *instance, f finding) {
 			return
 		}
 	}
-	s.files.Go(func() { s.cfg.Home.Instance(id).RemoveHost(incarnation) })
+	s.files.Go(func() { s.clear(id, incarnation, nil) })
 	if s.cfg.NoResume || !in.rec.Spec.Resumes() {
 		in.parked = true
 		in.why = "it ran before the last boot and was not to be resumed"

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/castctl/castctl/internal/crashpoint"
@@ -14,27 +15,32 @@ import (
 // clearBound is how long the tree of a dead host may take to end.
 const clearBound = 5 * time.Second
 
-// disconnected is told when the connection to a host has ended. The host may
-// have ended too, or be wedged; only a judgement tells.
+// disconnected is told when the connection to a host has ended, and all that it
+// said has been heard. The host may have ended too, or be wedged.
 func (s *Supervisor) disconnected(in *instance, l *link) {
 	if in.link != l {
 		return
 	}
 	in.link = nil
 	s.views.touch(in)
+	if in.dead {
+		s.gone(in)
+		return
+	}
 	s.judge(in)
 }
 
-// hostGone is told when the kernel has reported a host's end.
+// hostGone is told when the kernel has reported a host's end. Its last words
+// may still be on their way: they are heard first.
 func (s *Supervisor) hostGone(id, incarnation string) {
 	in := s.fleet.byID[id]
-	if in == nil || in.rec.Incarnation != incarnation || in.host == noHost || in.host == hostLost {
-		return
+	if in == nil || in.record == nil || in.record.Incarnation != incarnation || in.host == noHost || in.host == hostLost {
+		return // or its spawner tells
 	}
-	if in.host == hostSpawning && in.record == nil {
-		return // its spawner tells
+	in.dead = true
+	if in.link == nil {
+		s.gone(in)
 	}
-	s.gone(in)
 }
 
 // gone settles the end of a host: an orderly one, after which nothing is left,
@@ -80,7 +86,6 @@ func (s *Supervisor) lost(in *instance, why string) {
 	if in.host == hostLost {
 		return
 	}
-	s.cfg.Log.Warn("a host was lost", "instance", in.rec.Name, "why", why)
 	in.host, in.why = hostLost, why
 	in.disconnect()
 	in.link, in.status = nil, nil
@@ -97,14 +102,23 @@ func (s *Supervisor) lost(in *instance, why string) {
 type clearance struct {
 	exit  host.ExitFile
 	known bool // the exit is of this incarnation's last run
+	lives bool // a host holds the lock: nothing was touched
 	left  []proc.Survivor
 }
 
-// clear ends the tree and learns what can be learnt of the agent's end.
+// clear ends the tree of a dead host and learns what can be learnt of the
+// agent's end. It holds the alive lock for the while: who has it is the host, or
+// there is none.
 func (s *Supervisor) clear(id, incarnation string, agent *proc.Identity) clearance {
 	folder := s.cfg.Home.Instance(id)
+	lock, err := claim(folder)
+	if err != nil {
+		return clearance{lives: errors.Is(err, lease.ErrHeld), left: []proc.Survivor{{Err: err}}}
+	}
+	defer lock.Release()
 	record, err := folder.ReadHost()
-	if err == nil && record.Incarnation == incarnation && record.Agent != nil {
+	recorded := err == nil && record.Incarnation == incarnation
+	if recorded && record.Agent != nil {
 		agent = record.Agent // newer than what the last status said
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), clearBound)
@@ -112,10 +126,9 @@ func (s *Supervisor) clear(id, incarnation string, agent *proc.Identity) clearan
 	crashpoint.At("sweep.clear")
 	c := clearance{left: host.EndOrphans(ctx, s.cfg.Home, id, agent)}
 	c.exit, c.known = host.ReadExit(folder)
-	c.known = c.known && c.exit.Incarnation == incarnation && (err != nil || c.exit.Run >= record.Run)
-	if !c.known && agent != nil && err == nil {
-		c.exit = s.conclude(folder, record, *agent)
-		c.known = true
+	c.known = c.known && c.exit.Incarnation == incarnation && (!recorded || c.exit.Run >= record.Run)
+	if !c.known && recorded && agent != nil {
+		c.exit, c.known = s.conclude(folder, record, *agent), true
 	}
 	crashpoint.At("sweep.record")
 	if err := folder.RemoveHost(incarnation); err != nil {
@@ -146,6 +159,11 @@ func (s *Supervisor) cleared(in *instance, incarnation string, c clearance) {
 	if in.host != hostLost || in.rec.Incarnation != incarnation {
 		return
 	}
+	if c.lives {
+		in.host, in.record = hostUnknown, nil
+		s.judge(in)
+		return
+	}
 	if len(c.left) > 0 {
 		// No second agent beside the first: the sweep tries again.
 		in.why = "processes of a dead host could not be ended: " + c.left[0].Err.Error()
@@ -168,6 +186,7 @@ func (s *Supervisor) cleared(in *instance, incarnation string, c clearance) {
 		s.reconcile(in)
 		return
 	}
+	s.cfg.Log.Warn("a host was lost", "instance", in.rec.Name, "why", in.why)
 	s.again(in, "host_lost: "+in.why)
 }
 

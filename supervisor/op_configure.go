@@ -194,7 +194,7 @@ func (o *applyOp) planOne(s *Supervisor, i int, d wire.Declared) ([]step, *wire.
 		in = s.newInstance(staged, d.Name, d.Spec)
 		return []step{{in: in, rec: in.rec, done: started, apply: func() {
 			s.fleet.put(in)
-			s.spawn(in)
+			s.spawn(in, nil)
 		}}}, nil
 	}
 	if in.host == hostForeign || in.host == hostUnknown || in.rec.Removing {

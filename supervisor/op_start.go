@@ -158,7 +158,11 @@ func (o *startOp) apply(s *Supervisor, in *instance, rec registry.Instance, runn
 	in.rec, in.parked = rec, false
 	in.restarts.Clear()
 	in.stopTimer()
-	o.launch(s, in)
+	if o.cmd.Foreground && in.host == noHost {
+		s.expect(in)
+		return
+	}
+	s.reconcile(in)
 }
 
 func (o *startOp) planNew(s *Supervisor, c *call) (change, *wire.Error) {
@@ -177,7 +181,11 @@ func (o *startOp) planNew(s *Supervisor, c *call) (change, *wire.Error) {
 		},
 		apply: func() {
 			s.fleet.put(in)
-			o.launch(s, in)
+			if o.cmd.Foreground {
+				s.expect(in)
+				return
+			}
+			s.spawn(in, nil)
 		},
 	}, nil
 }
@@ -189,20 +197,6 @@ func (s *Supervisor) newInstance(st stagedEnv, name string, spec wire.Spec) *ins
 		ID: st.id, Name: name, Spec: spec, Revision: 1, Wanted: wire.WantRunning, Incarnation: wire.NewID(),
 		EnvNames: st.names, EnvToken: st.token, CreatedAt: wire.Now(),
 	}}
-}
-
-// launch spawns the host, or leaves that to the person in whose terminal it is
-// to run.
-func (o *startOp) launch(s *Supervisor, in *instance) {
-	if o.cmd.Foreground {
-		s.expect(in)
-		return
-	}
-	if in.host == noHost && in.spawned.IsZero() {
-		s.spawn(in) // its first incarnation was committed with it
-		return
-	}
-	s.reconcile(in)
 }
 
 // expectBound is how long a host in the foreground may take to appear.

@@ -1,9 +1,11 @@
 package supervisor
 
 import (
+	"errors"
 	"time"
 
 	"github.com/castctl/castctl/internal/host"
+	"github.com/castctl/castctl/lease"
 	"github.com/castctl/castctl/registry"
 	"github.com/castctl/castctl/wire"
 )
@@ -36,25 +38,69 @@ func (s *Supervisor) steer(in *instance) {
 	}
 }
 
-// launch chooses a new incarnation, commits it, and spawns the host.
+// launch starts a new host: it takes the alive lock, chooses a new incarnation,
+// commits it, and spawns. Whoever holds that lock is the instance's host or is
+// about to be, so two can never be on their way.
 func (s *Supervisor) launch(in *instance) {
-	in.host = hostSpawning
+	in.host, in.why = hostSpawning, ""
+	in.record, in.status = nil, nil
+	folder := s.cfg.Home.Instance(in.rec.ID)
+	go func() {
+		lock, err := claim(folder)
+		if !s.post(func() { s.claimed(in, lock, err) }) && lock != nil {
+			lock.Release()
+		}
+	}()
+}
+
+func claim(folder lease.Folder) (*lease.Lock, error) {
+	if err := folder.Make(); err != nil {
+		return nil, err
+	}
+	return lease.Acquire(folder.AliveLock())
+}
+
+// claimed goes on once the lock is ours, or is not.
+func (s *Supervisor) claimed(in *instance, lock *lease.Lock, err error) {
+	if in.host != hostSpawning || in.record != nil || in.rec.Wanted != wire.WantRunning {
+		if lock != nil {
+			lock.Release()
+		}
+		if in.host == hostSpawning && in.record == nil {
+			in.host = noHost
+		}
+		s.reconcile(in)
+		return
+	}
+	switch {
+	case errors.Is(err, lease.ErrHeld):
+		in.host, in.why = hostUnknown, "another host of it is on its way"
+		s.judge(in)
+		return
+	case err != nil:
+		s.launchFailed(in, err.Error())
+		return
+	}
 	rec := in.rec
-	rec.Incarnation = wire.NewID()
-	rec.Restart = false
+	rec.Incarnation, rec.Restart = wire.NewID(), false
 	s.change(change{
 		keys:  keysOf(in),
 		write: func(tx *registry.Tx) error { return tx.PutInstance(rec) },
 		apply: func() {
 			in.rec = rec
-			s.spawn(in)
+			s.spawn(in, lock)
 		},
 		fail: func(err *wire.Error) {
-			s.cfg.Log.Error("a host could not be spawned", "instance", in.rec.Name, "err", err.Message)
-			in.host = noHost
-			s.launchAfter(in, time.Second)
+			lock.Release()
+			s.launchFailed(in, err.Message)
 		},
 	})
+}
+
+func (s *Supervisor) launchFailed(in *instance, why string) {
+	s.cfg.Log.Error("a host could not be spawned", "instance", in.rec.Name, "err", why)
+	in.host, in.why = noHost, why
+	s.launchAfter(in, time.Second)
 }
 
 // launchAfter tries again after a pause.

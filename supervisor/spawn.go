@@ -23,8 +23,9 @@ import (
 // a predecessor's tree first.
 const spawnBound = 30 * time.Second
 
-// spawn starts the host whose incarnation was committed, beside the owner.
-func (s *Supervisor) spawn(in *instance) {
+// spawn starts the host whose incarnation was committed, beside the owner. lock
+// is the instance's alive lock; nil for an instance that never had a host.
+func (s *Supervisor) spawn(in *instance, lock *lease.Lock) {
 	in.stopTimer()
 	in.host, in.why = hostSpawning, ""
 	in.status, in.record, in.stopDone = nil, nil, nil
@@ -34,7 +35,7 @@ func (s *Supervisor) spawn(in *instance) {
 	env := envFile(s.cfg.Home.Instance(in.rec.ID), in.rec.EnvToken)
 	s.views.touch(in)
 	go func() {
-		l, err := s.spawnHost(file, env)
+		l, err := s.spawnHost(file, env, lock)
 		if !s.post(func() { s.spawnDone(in, file.Incarnation, l, err) }) && l != nil {
 			l.close()
 		}
@@ -50,7 +51,6 @@ func (s *Supervisor) spawnDone(in *instance, incarnation string, l *link, err er
 		return
 	}
 	if err != nil {
-		s.cfg.Log.Warn("a host did not come up", "instance", in.rec.Name, "err", err)
 		s.lost(in, "the host did not come up: "+err.Error())
 		return
 	}
@@ -58,11 +58,15 @@ func (s *Supervisor) spawnDone(in *instance, incarnation string, l *link, err er
 }
 
 // spawnHost does the work: files, process, publication, connection.
-func (s *Supervisor) spawnHost(file host.SpecFile, env string) (*link, error) {
+func (s *Supervisor) spawnHost(file host.SpecFile, env string, lock *lease.Lock) (*link, error) {
 	folder := s.cfg.Home.Instance(file.ID)
-	if err := folder.Make(); err != nil {
-		return nil, err
+	if lock == nil {
+		var err error
+		if lock, err = claim(folder); err != nil {
+			return nil, err
+		}
 	}
+	defer lock.Release() // the host has it by then, or nobody
 	crashpoint.At("start.files")
 	if err := promoteEnv(folder, env); err != nil {
 		return nil, err
@@ -71,7 +75,7 @@ func (s *Supervisor) spawnHost(file host.SpecFile, env string) (*link, error) {
 		return nil, err
 	}
 	crashpoint.At("start.spawn")
-	record, err := s.exec(file, folder)
+	record, err := s.exec(file, folder, lock)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +87,7 @@ func (s *Supervisor) spawnHost(file host.SpecFile, env string) (*link, error) {
 
 // exec starts the host's process, from the very file that this process runs,
 // and waits until it has published itself.
-func (s *Supervisor) exec(file host.SpecFile, folder lease.Folder) (lease.Host, error) {
+func (s *Supervisor) exec(file host.SpecFile, folder lease.Folder, lock *lease.Lock) (lease.Host, error) {
 	log, err := os.OpenFile(folder.HostLog(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return lease.Host{}, err
@@ -96,12 +100,13 @@ func (s *Supervisor) exec(file host.SpecFile, folder lease.Folder) (lease.Host, 
 	defer r.Close()
 	child, err := s.reaper.start(proc.Command{
 		Path: proc.SelfExe(), Argv: []string{os.Args[0], "host", s.cfg.Home.Dir(), file.ID, file.Incarnation},
-		Env: hostEnv(), Dir: "/", Files: []*os.File{nil, nil, log, w}, NewSession: true,
+		Env: hostEnv(), Dir: "/", Files: []*os.File{nil, nil, log, w, lock.File()}, NewSession: true,
 	})
 	w.Close()
 	if err != nil {
 		return lease.Host{}, err
 	}
+	lock.Release() // from now on it says whether the host lives, and nothing else
 	go s.watchChild(child, file.ID, file.Incarnation)
 	r.SetReadDeadline(time.Now().Add(spawnBound))
 	line, err := bufio.NewReader(r).ReadBytes('\n')
@@ -181,8 +186,9 @@ func removeFolder(folder lease.Folder) error {
 func (s *Supervisor) connected(in *instance, l *link) {
 	in.disconnect()
 	in.link, in.record = l, &l.record
-	in.host, in.why = hostAlive, ""
+	in.host, in.why, in.dead = hostAlive, "", false
 	in.asked = asked{}
+	in.patience = 0
 	in.stopTimer()
 	s.views.touch(in)
 	l.start(s, in)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"syscall"
 
 	"github.com/go-json-experiment/json"
 
@@ -17,9 +18,11 @@ import (
 	"github.com/castctl/castctl/wire"
 )
 
-// readyFD is the descriptor on which a host tells its spawner, once, that it can
-// be reached.
-const readyFD = 3
+// Descriptors that a spawner hands down.
+const (
+	readyFD = 3 // where a host or a supervisor tells, once, that it can be reached
+	aliveFD = 4 // a host's alive lock, taken before the host existed
+)
 
 // hostMain is a host's whole program: castctl host HOME ID INCARNATION.
 func hostMain(args []string) int {
@@ -30,9 +33,9 @@ func hostMain(args []string) int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	home, err := lease.FindHome(args[0])
 	if err == nil {
-		ready := os.NewFile(readyFD, "ready")
+		ready := handedDown(readyFD)
 		err = runHost(context.Background(), host.Config{
-			Home: home, ID: args[1], Incarnation: args[2], Log: log,
+			Home: home, ID: args[1], Incarnation: args[2], Log: log, Alive: handedDown(aliveFD),
 			Published: func() { tellReady(ready, home.Instance(args[1])) },
 		})
 	}
@@ -41,6 +44,12 @@ func hostMain(args []string) int {
 		return 1
 	}
 	return 0
+}
+
+// handedDown opens an inherited descriptor, and keeps it from being handed on.
+func handedDown(fd int) *os.File {
+	syscall.CloseOnExec(fd)
+	return os.NewFile(uintptr(fd), "handed down")
 }
 
 func runHost(ctx context.Context, cfg host.Config) error {

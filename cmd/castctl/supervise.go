@@ -54,7 +54,7 @@ func supervise(c *cli.Context) error {
 	detached := c.Bool("detached")
 	tell := func(string) {}
 	if detached {
-		ready := os.NewFile(readyFD, "ready")
+		ready := handedDown(readyFD)
 		tell = func(line string) {
 			fmt.Fprintln(ready, line)
 			ready.Close()

@@ -39,10 +39,11 @@ func At(name string) {
 	select {} // never past the point
 }
 
-// Env returns the variables that a child needs to know the point too.
+// Env returns the variables that a child needs to know the point too, and where
+// the race detector is to report.
 func Env() []string {
 	var env []string
-	for _, name := range []string{"CAST_CRASHPOINT", "CAST_CRASHPOINT_ONCE"} {
+	for _, name := range []string{"CAST_CRASHPOINT", "CAST_CRASHPOINT_ONCE", "GORACE"} {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)
 		}

@@ -21,10 +21,13 @@ type Config struct {
 	Home        lease.Home
 	ID          string
 	Incarnation string // chosen by the supervisor and committed before the spawn
-	Version     string
-	BuildID     func() string // computed only when somebody asks
-	Foreground  bool          // in a person's terminal: never leaves by itself
-	Echo        io.Writer     // where a foreground host shows its agent's output; may be nil
+	// Alive is the instance's alive lock if the spawner took it already: then
+	// there is no moment at which a host is on its way and nobody can see it.
+	Alive      *os.File
+	Version    string
+	BuildID    func() string // computed only when somebody asks
+	Foreground bool          // in a person's terminal: never leaves by itself
+	Echo       io.Writer     // where a foreground host shows its agent's output; may be nil
 	// Ask asks the registry whether it names this host.
 	Ask func(ctx context.Context, id, incarnation, registry string) lease.Answer
 	// Published is called once the host can be reached.

@@ -28,7 +28,7 @@ type locked struct {
 func (h *Host) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
-	alive, err := lease.AcquireWait(ctx, h.folder.AliveLock())
+	alive, err := h.claim(ctx)
 	if err != nil {
 		return fmt.Errorf("instance %s has a host already: %w", h.cfg.ID, err)
 	}
@@ -52,6 +52,13 @@ func (h *Host) open(ctx context.Context) error {
 	h.door = newDoor(l, path, h.visit)
 	h.openLease()
 	return nil
+}
+
+func (h *Host) claim(ctx context.Context) (*lease.Lock, error) {
+	if h.cfg.Alive != nil {
+		return lease.Inherit(h.cfg.Alive, h.folder.AliveLock())
+	}
+	return lease.AcquireWait(ctx, h.folder.AliveLock())
 }
 
 // succeed makes sure that no agent of a dead predecessor lives beside the one

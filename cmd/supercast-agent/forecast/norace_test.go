@@ -1,0 +1,5 @@
+//go:build !race
+
+package forecast_test
+
+const raceEnabled = false
