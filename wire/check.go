@@ -26,7 +26,7 @@ func members(v jsontext.Value) []pair {
 	if _, err := d.ReadToken(); err != nil {
 		return nil
 	}
-	var out []pair
+	out := make([]pair, 0, 8)
 	for d.PeekKind() != jsontext.KindEndObject {
 		name, err := d.ReadToken()
 		if err != nil {

@@ -72,11 +72,10 @@ func (s *Set) Mutation(op string) bool { return s.ops[op].Mutation }
 // envelope could be decoded, and the response must carry it; otherwise the
 // response's id is null.
 func (s *Set) Decode(b []byte) (Request, *Error) {
-	id, command, err := decodeEnvelope(b)
+	id, name, command, err := decodeEnvelope(b)
 	if err != nil {
 		return Request{ID: id}, err
 	}
-	name, _ := opOf(command)
 	op, known := s.ops[name]
 	if !known {
 		err := Errorf(UnsupportedMethod, "the operation %q is not known here", clip(name)).At("/command/op")
@@ -123,13 +122,13 @@ func (s *Set) decodeCommand(command jsontext.Value, into reflect.Value) *Error {
 
 // decodeEnvelope reads the outer object: exactly a number version, a valid id
 // and an object command with a string op.
-func decodeEnvelope(b []byte) (id string, command jsontext.Value, err *Error) {
+func decodeEnvelope(b []byte) (id, op string, command jsontext.Value, err *Error) {
 	v := jsontext.Value(b)
 	if err := syntax(v); err != nil {
-		return "", nil, err
+		return "", "", nil, err
 	}
 	if v.Kind() != jsontext.KindBeginObject {
-		return "", nil, invalid("", "the request must be an object")
+		return "", "", nil, invalid("", "the request must be an object")
 	}
 	var version jsontext.Value
 	for _, p := range members(v) {
@@ -140,30 +139,31 @@ func decodeEnvelope(b []byte) (id string, command jsontext.Value, err *Error) {
 			s, _ := jsontext.AppendUnquote(nil, p.value)
 			id = string(s)
 			if !ValidID(id) {
-				return "", nil, invalid("/id", "the id must be 1 to %d bytes and not blank", MaxID)
+				return "", "", nil, invalid("/id", "the id must be 1 to %d bytes and not blank", MaxID)
 			}
 		case p.name == "command" && p.value.Kind() == jsontext.KindBeginObject:
 			command = p.value
 		default:
-			return "", nil, invalid(join("", p.name), "the request must be exactly a number version, a string id and an object command")
+			return "", "", nil, invalid(join("", p.name), "the request must be exactly a number version, a string id and an object command")
 		}
 	}
 	switch {
 	case version == nil:
-		return "", nil, invalid("/version", "version is missing")
+		return "", "", nil, invalid("/version", "version is missing")
 	case id == "":
-		return "", nil, invalid("/id", "id is missing")
+		return "", "", nil, invalid("/id", "id is missing")
 	case command == nil:
-		return "", nil, invalid("/command", "command is missing")
+		return "", "", nil, invalid("/command", "command is missing")
 	}
-	if _, ok := opOf(command); !ok {
-		return "", nil, invalid("/command/op", "the command needs a string op")
+	op, ok := opOf(command)
+	if !ok {
+		return "", "", nil, invalid("/command/op", "the command needs a string op")
 	}
 	var n float64
 	if json.Unmarshal(version, &n) != nil || n != Protocol {
-		return id, nil, Errorf(UnsupportedVersion, "version %s is not spoken here, only %d", clip(string(version)), Protocol).At("/version")
+		return id, "", nil, Errorf(UnsupportedVersion, "version %s is not spoken here, only %d", clip(string(version)), Protocol).At("/version")
 	}
-	return id, command, nil
+	return id, op, command, nil
 }
 
 // syntax checks that a text is one JSON value, without duplicate names or

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -32,6 +33,7 @@ func TestMillionLines(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		total = 30_000
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // memory for time
 	stream := &fuzzedStream{chunks: make(chan chunk, 8), expected: make(chan []string, 64)}
 	go stream.produce(rand.New(rand.NewPCG(2026, 7)), goldenLines(t), total)
 	seen := &answers{t: t, expected: stream.expected}
