@@ -56,7 +56,28 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	if server.Protocol.Min > wire.Protocol || server.Protocol.Max < wire.Protocol {
 		return nil, &Mismatch{Theirs: server.Protocol, Version: server.Version}
 	}
-	return dial(ctx, server)
+	c, err := dial(ctx, server)
+	if err != nil && !errors.Is(err, ErrImpostor) && ended(ctx, cfg.Home, server) {
+		return Connect(ctx, cfg) // it was about to end: look again
+	}
+	return c, err
+}
+
+// dyingBound is how long a supervisor that does not answer may take to turn out
+// to be ending.
+const dyingBound = time.Second
+
+// ended waits a moment for the end of a supervisor that does not answer. A
+// process that was killed loses its sockets before it is seen to be dead.
+func ended(ctx context.Context, home lease.Home, server lease.Server) bool {
+	p, v := server.Find(home.DaemonLock())
+	if p == nil {
+		return v == lease.Gone
+	}
+	defer p.Close()
+	ctx, cancel := context.WithTimeout(ctx, dyingBound)
+	defer cancel()
+	return p.Wait(ctx) == nil
 }
 
 // start starts a supervisor, alone: whoever comes second waits for the first

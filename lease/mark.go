@@ -2,6 +2,14 @@ package lease
 
 import "github.com/castctl/castctl/internal/proc"
 
+// The verdicts of [Mark.Judge]; see package proc for what each permits.
+const (
+	Alive   = proc.Alive
+	Gone    = proc.Gone
+	Unknown = proc.Unknown
+	Foreign = proc.Foreign
+)
+
 // Mark is the proof of life in a record: who published it, and the inode of the
 // lock that it holds as long as it lives. Its members stand beside the record's
 // own.

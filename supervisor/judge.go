@@ -283,7 +283,7 @@ func (s *Supervisor) settleDead(in *instance, f finding, counts *wire.SweepCount
 	}
 	if f.err == nil || errors.Is(f.err, lease.ErrGarbage) {
 		id, record := in.rec.ID, f.record
-		s.files.Go(func() { s.clear(id, record.Incarnation, record.Agent) })
+		s.files.do(id, func() { s.clear(id, record.Incarnation, record.Agent) })
 	}
 	running := in.rec.Wanted == wire.WantRunning && in.rec.Over == ""
 	if ok && running && e.Incarnation == in.rec.Incarnation && e.Over != "" {
@@ -306,7 +306,7 @@ func (s *Supervisor) resume(in *instance, f finding) {
 			return
 		}
 	}
-	s.files.Go(func() { s.clear(id, incarnation, nil) })
+	s.files.do(id, func() { s.clear(id, incarnation, nil) })
 	if s.cfg.NoResume || !in.rec.Spec.Resumes() {
 		in.parked = true
 		in.why = "it ran before the last boot and was not to be resumed"
@@ -334,12 +334,12 @@ func (s *Supervisor) stray(f finding, counts *wire.SweepCounts) {
 func (s *Supervisor) strayGone(f finding) int {
 	folder := s.cfg.Home.Instance(f.id)
 	if f.err == nil || s.agentLives(f.id) {
-		s.files.Go(func() { s.clear(f.id, f.record.Incarnation, f.record.Agent) })
+		s.files.do(f.id, func() { s.clear(f.id, f.record.Incarnation, f.record.Agent) })
 		return 1
 	}
 	if errors.Is(f.err, lease.ErrNoHost) && s.fleet.byID[f.id] == nil {
 		if _, err := os.Lstat(folder.SpecFile()); errors.Is(err, os.ErrNotExist) {
-			s.files.Go(func() { s.removeRemains(folder) })
+			s.files.do(f.id, func() { s.removeRemains(folder) })
 		}
 	}
 	return 0
@@ -385,7 +385,7 @@ func (s *Supervisor) poke(in *instance) {
 	}
 	name, registry := in.rec.Name, s.db.UUID()
 	file, socket := s.cfg.Home.Instance(in.rec.ID).HostFile(), l.record.Socket
-	s.files.Go(func() {
+	s.files.do(in.rec.ID, func() {
 		_, noFile := os.Lstat(file)
 		_, noSocket := os.Lstat(socket)
 		if noFile == nil && noSocket == nil {

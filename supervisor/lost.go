@@ -128,7 +128,7 @@ func (s *Supervisor) clear(id, incarnation string, agent *proc.Identity) clearan
 	c.exit, c.known = host.ReadExit(folder)
 	c.known = c.known && c.exit.Incarnation == incarnation && (!recorded || c.exit.Run >= record.Run)
 	if !c.known && recorded && agent != nil {
-		c.exit, c.known = s.conclude(folder, record, *agent), true
+		c.exit, c.known = s.conclude(folder, record, *agent, c.exit), true
 	}
 	crashpoint.At("sweep.record")
 	if err := folder.RemoveHost(incarnation); err != nil {
@@ -139,9 +139,14 @@ func (s *Supervisor) clear(id, incarnation string, agent *proc.Identity) clearan
 
 // conclude writes the exit of a run whose host died before it could. The status
 // is real if the agent fell to this supervisor, and unknown otherwise.
-func (s *Supervisor) conclude(folder lease.Folder, record lease.Host, agent proc.Identity) host.ExitFile {
+// The exits of earlier runs go along, in case the journal does not have them.
+func (s *Supervisor) conclude(folder lease.Folder, record lease.Host, agent proc.Identity, before host.ExitFile) host.ExitFile {
 	file := host.ExitFile{
 		Exit: wire.Exit{Run: record.Run, At: wire.Now()}, Incarnation: record.Incarnation, Reason: "the host died", StderrTail: []string{},
+	}
+	if before.Run > 0 {
+		file.Untold = append(before.Untold, before)
+		file.Untold[len(file.Untold)-1].Untold = nil
 	}
 	if e, ok := s.reaper.exitOf(agent.PID); ok {
 		file.Exit = host.ExitOf(record.Run, e)
@@ -215,7 +220,7 @@ func (s *Supervisor) again(in *instance, why string) {
 // last run ended.
 func (s *Supervisor) conclusion(in *instance) {
 	id, state, reason := in.rec.ID, in.state(), in.rec.Reason
-	s.files.Go(func() {
+	s.files.do(id, func() {
 		if err := host.Conclude(s.cfg.Home, id, state, reason); err != nil {
 			s.cfg.Log.Error("an instance's end could not be journaled", "id", id, "err", err)
 		}

@@ -55,7 +55,7 @@ func (s *Supervisor) unstage(st stagedEnv) {
 		return
 	}
 	folder := s.cfg.Home.Instance(st.id)
-	s.files.Go(func() {
+	s.files.do(st.id, func() {
 		os.Remove(envFile(folder, st.token))
 		os.Remove(folder.Path()) // only if it is empty
 	})
@@ -209,7 +209,7 @@ func (s *Supervisor) expect(in *instance) {
 	file, folder := s.specFile(in), s.cfg.Home.Instance(in.rec.ID)
 	env := envFile(folder, in.rec.EnvToken)
 	incarnation := in.rec.Incarnation
-	s.files.Go(func() {
+	s.files.do(in.rec.ID, func() {
 		if err := promoteEnv(folder, env); err == nil {
 			saveSpecFile(folder, file)
 		}

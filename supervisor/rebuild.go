@@ -152,7 +152,7 @@ func (s *Supervisor) adopted() {
 // the last supervisor was killed between the commit and the file.
 func (s *Supervisor) checkSpecFile(in *instance) {
 	file, folder := s.specFile(in), s.cfg.Home.Instance(in.rec.ID)
-	s.files.Go(func() {
+	s.files.do(in.rec.ID, func() {
 		now, err := host.ReadSpec(folder)
 		if err == nil && now.Wanted == file.Wanted && now.Revision == file.Revision && now.Registry == file.Registry &&
 			now.Incarnation == file.Incarnation && now.Over == file.Over {

@@ -143,12 +143,12 @@ func (s *Supervisor) forgotten(in *instance) {
 	s.views.remove(in)
 	in.rec.Removing = true
 	in.wake()
-	folder := s.cfg.Home.Instance(in.rec.ID)
-	go func() {
+	folder, name := s.cfg.Home.Instance(in.rec.ID), in.rec.Name
+	s.files.do(in.rec.ID, func() {
 		if err := removeFolder(folder); err != nil {
-			s.cfg.Log.Error("an instance's folder could not be removed", "instance", in.rec.Name, "err", err)
+			s.cfg.Log.Error("an instance's folder could not be removed", "instance", name, "err", err)
 		}
-	}()
+	})
 }
 
 // over notes that an instance ended by itself, so that no supervisor to come
@@ -172,7 +172,7 @@ func (s *Supervisor) over(in *instance, state wire.State, reason string) {
 // saveSpec brings instance.json up to date, beside the owner.
 func (s *Supervisor) saveSpec(in *instance) {
 	file, folder := s.specFile(in), s.cfg.Home.Instance(in.rec.ID)
-	s.files.Go(func() {
+	s.files.do(in.rec.ID, func() {
 		if err := saveSpecFile(folder, file); err != nil {
 			s.cfg.Log.Error("an instance's file could not be written", "instance", file.Name, "err", err)
 		}

@@ -68,10 +68,13 @@ func (s *Supervisor) spawnHost(file host.SpecFile, env string, lock *lease.Lock)
 	}
 	defer lock.Release() // the host has it by then, or nobody
 	crashpoint.At("start.files")
-	if err := promoteEnv(folder, env); err != nil {
-		return nil, err
-	}
-	if err := saveSpecFile(folder, file); err != nil {
+	err := s.files.now(file.ID, func() error {
+		if err := promoteEnv(folder, env); err != nil {
+			return err
+		}
+		return saveSpecFile(folder, file)
+	})
+	if err != nil {
 		return nil, err
 	}
 	crashpoint.At("start.spawn")

@@ -51,8 +51,8 @@ type Supervisor struct {
 	views   views
 	look    looker
 	reaper  reaper
-	holds   lease.Holds    // clients, for the idle end
-	files   sync.WaitGroup // small work beside the owner that close waits for
+	holds   lease.Holds // clients, for the idle end
+	files   fileWork
 	opening opening
 
 	inbox   chan func()
@@ -209,7 +209,7 @@ func (s *Supervisor) close() error {
 			s.cfg.Log.Error("the record could not be removed", "err", err)
 		}
 	}
-	s.files.Wait()
+	s.files.wait()
 	err := s.db.Close()
 	s.tenure.lock.Release()
 	if !current {

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/castctl/castctl/internal/proc"
 	"github.com/castctl/castctl/wire"
 )
 
@@ -108,10 +109,11 @@ func (l *life) run(t *testing.T) {
 	l.waitRun("a", before+1)
 	before = l.instance("a").Run
 	l.strike("a", func(in wire.Instance) *int { return in.HostPID })
-	l.must("sweep")
+	l.cast("sweep") // the knife may fall here
 	l.waitRun("a", before+1)
 	l.one(t)
 
+	l.cast("down")
 	l.insist(t, "sweep", `{"op":"sweep"}`)
 	l.insist(t, "stop-a", `{"op":"stop","instance":"a"}`)
 	l.insist(t, "stop-n", `{"op":"stop","instance":"n"}`)
@@ -126,8 +128,8 @@ func (l *life) run(t *testing.T) {
 	}
 	l.insist(t, "remove-a", `{"op":"remove","instance":"a"}`)
 	until(t, "the folder of a removed instance is gone", func() bool {
-		ids, _ := os.ReadDir(filepath.Join(l.home, "instances"))
-		return len(ids) == 1
+		specs, _ := filepath.Glob(filepath.Join(l.home, "instances", "*", "instance.json"))
+		return len(specs) == 1
 	})
 }
 
@@ -200,11 +202,12 @@ func (l *life) agentsLeft() int {
 // strike kills a process of an instance, if it was not struck already.
 func (l *life) strike(name string, which func(wire.Instance) *int) {
 	in := l.instance(name)
-	if pid := which(in); pid != nil {
-		id := identity(l.t, pid)
-		if err := id.Signal(syscall.SIGKILL); err == nil {
-			awaitGone(l.t, id)
-		}
+	pid := which(in)
+	if pid == nil {
+		return
+	}
+	if id, err := proc.Of(*pid); err == nil && id.Signal(syscall.SIGKILL) == nil {
+		awaitGone(l.t, id)
 	}
 }
 

@@ -112,28 +112,19 @@ func (h *Host) agentLock() (*lease.Lock, error) { return lease.Acquire(h.folder.
 
 // startFailed ends an instance whose agent could not be started at all.
 func (h *Host) startFailed(n int, err error) {
-	exit := wire.Exit{Run: n, At: wire.Now()}
-	h.life.exit = &exit
-	done := make(chan struct{})
-	before := h.life.recorded
-	h.life.recorded = done
-	file := ExitFile{Exit: exit, Incarnation: h.cfg.Incarnation, Reason: startReason(err), Over: wire.Failed, Why: startReason(err)}
+	why := startReason(err)
+	file := ExitFile{
+		Exit: wire.Exit{Run: n, At: wire.Now()}, Incarnation: h.cfg.Incarnation, Reason: why, StderrTail: []string{}, Over: wire.Failed, Why: why,
+	}
+	h.life.exit = &file.Exit
 	h.life.clearing = true // until it is told
-	go func() {
-		if before != nil {
-			<-before
+	h.note(file)
+	h.tellAfter(file, func() ExitFile { return file }, func() {
+		h.life.clearing = false
+		if h.life.over == "" {
+			h.life.over, h.life.reason = wire.Failed, why
 		}
-		h.writeExit(file)
-		h.post(func() {
-			h.life.clearing = false
-			h.tellExit(file)
-			close(done)
-			if h.life.over == "" {
-				h.life.over, h.life.reason = wire.Failed, file.Reason
-			}
-			h.dirty.Store(true)
-		})
-	}()
+	})
 }
 
 // startReason says why a program could not be started, without a path twice.

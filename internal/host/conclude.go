@@ -35,9 +35,11 @@ func Conclude(home lease.Home, id string, state wire.State, reason string) error
 	run := memory.kept.Run
 	if e, ok := ReadExit(folder); ok {
 		run = e.Run
-		if memory.Exited(e.Run) {
-			ev := exitEvent(e)
-			err = errors.Join(err, j.Append(false, &ev))
+		for _, e := range append(e.Untold, e) {
+			if memory.Exited(e.Run) {
+				ev := exitEvent(e)
+				err = errors.Join(err, j.Append(false, &ev))
+			}
 		}
 	}
 	ev := wire.NewEvent(wire.EventState, wire.StateData{State: state, Reason: textOrNil(reason), Run: run, Holds: []wire.Hold{}})

@@ -1,7 +1,10 @@
 package host
 
 import (
+	"slices"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/castctl/castctl/internal/crashpoint"
 	"github.com/castctl/castctl/internal/proc"
@@ -20,32 +23,76 @@ func ExitOf(run int, e proc.Exit) wire.Exit {
 	return out
 }
 
+// note writes an exit down at once, before anything else is started. It costs
+// no wait for the disk: whoever kills this process cannot undo it.
+func (h *Host) note(file ExitFile) {
+	earlier := slices.Clone(h.life.untold)
+	h.life.untold = append(h.life.untold, file)
+	file.Untold = earlier
+	if b, err := json.Marshal(file); err == nil {
+		if err := lease.WriteRecord(h.folder.ExitFile(), b); err != nil {
+			h.cfg.Log.Error("the exit could not be noted", "run", file.Run, "err", err)
+		}
+	}
+}
+
 // record tells a run's end, in the order: its last words, the durable file, the
 // event. It does not hold up the next run's start, only its output.
 func (h *Host) record(r *run, exit proc.Exit, d Decision) {
+	file := ExitFile{Exit: ExitOf(r.n, exit), Incarnation: h.cfg.Incarnation, Reason: exit.String(), StderrTail: []string{}, Over: d.Over, Why: d.Reason}
+	h.life.exit = &file.Exit
+	h.note(file)
+	h.tellAfter(file, func() ExitFile {
+		<-r.sub.Ended()
+		file.StderrTail = append(file.StderrTail, r.sub.StderrTail(tailLines)...)
+		h.errors.flush()
+		return file
+	}, func() {
+		h.forgetRun(r)
+		if d.Over != "" && h.life.over == "" {
+			h.life.over, h.life.reason = d.Over, d.Reason
+		}
+	})
+}
+
+// tellAfter makes an exit durable and then tells it, in its turn after those of
+// earlier runs. complete waits for what belongs to it; told follows the event.
+func (h *Host) tellAfter(file ExitFile, complete func() ExitFile, told func()) {
 	done := make(chan struct{})
 	before := h.life.recorded
 	h.life.recorded = done
-	file := ExitFile{Exit: ExitOf(r.n, exit), Incarnation: h.cfg.Incarnation, Reason: exit.String(), Over: d.Over, Why: d.Reason}
-	h.life.exit = &file.Exit
 	go func() {
-		<-r.sub.Ended()
+		file := complete()
 		if before != nil {
 			<-before
 		}
-		file.StderrTail = r.sub.StderrTail(tailLines)
-		h.errors.flush()
-		h.writeExit(file)
 		h.post(func() {
-			h.tellExit(file)
-			h.forgetRun(r)
-			if d.Over != "" {
-				h.life.over, h.life.reason = d.Over, d.Reason
-			}
-			close(done)
-			h.dirty.Store(true)
+			last := h.lastExit(file)
+			go func() {
+				h.writeExit(last)
+				h.post(func() {
+					h.tellExit(file)
+					told()
+					close(done)
+					h.dirty.Store(true)
+				})
+			}()
 		})
 	}()
+}
+
+// lastExit is what exit.json holds now: the last run's exit, and all untold
+// ones before it. The given file is the complete form of one of them.
+func (h *Host) lastExit(file ExitFile) ExitFile {
+	for i := range h.life.untold {
+		if h.life.untold[i].Run == file.Run {
+			h.life.untold[i] = file
+		}
+	}
+	n := len(h.life.untold)
+	last := h.life.untold[n-1]
+	last.Untold = slices.Clone(h.life.untold[:n-1])
+	return last
 }
 
 func (h *Host) forgetRun(r *run) {
@@ -78,9 +125,12 @@ func (h *Host) writeExit(file ExitFile) {
 // tellExit appends the exit event, once for each run whoever notices it.
 func (h *Host) tellExit(file ExitFile) {
 	crashpoint.At("host.exit.event")
-	if h.memory.Exited(file.Run) {
-		h.emit(exitEvent(file))
+	for _, e := range append(slices.Clone(file.Untold), file) {
+		if h.memory.Exited(e.Run) {
+			h.emit(exitEvent(e))
+		}
 	}
+	h.life.untold = slices.DeleteFunc(h.life.untold, func(e ExitFile) bool { return e.Run <= file.Run })
 }
 
 func exitEvent(file ExitFile) wire.Event {

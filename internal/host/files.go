@@ -48,6 +48,9 @@ type ExitFile struct {
 	StderrTail  []string   `json:"stderr_tail"`
 	Over        wire.State `json:"over,omitzero"` // stopped, finished or failed if no further run follows
 	Why         string     `json:"why,omitzero"`  // the reason of that
+	// Untold are the exits of earlier runs that do not stand in the journal yet:
+	// a crash loop can be faster than the disk.
+	Untold []ExitFile `json:"untold,omitempty"`
 }
 
 // ReadExit reads an instance's exit file; ok is false if there is none that can

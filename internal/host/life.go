@@ -21,6 +21,7 @@ type life struct {
 	run      int // of the last start
 	restarts Restarts
 	exit     *wire.Exit
+	untold   []ExitFile // exits that do not stand in the journal yet, in order
 	reason   string
 	quitting string // why the host leaves although nobody stopped the instance
 	over     wire.State
