@@ -60,6 +60,7 @@ func (c count) over(d, now time.Duration) bool { return c.n >= 2 && now-c.since 
 // NewGuard returns a guard with the usual times, its start-up grace beginning
 // at now.
 func NewGuard(holds *Holds, now Tick) *Guard {
+	holds.Idle() // idleness counts from here on
 	return &Guard{
 		StartGrace:  2 * time.Minute,
 		OrphanGrace: 60 * time.Second,

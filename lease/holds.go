@@ -38,6 +38,7 @@ type Holds struct {
 	idle    time.Time // since when nothing is open; zero until first use
 	leaving bool
 	changed func()
+	clock   func() time.Time // nil is time.Now
 }
 
 // Hold is one reason to stay. Release gives it up.
@@ -60,7 +61,7 @@ func (h *Holds) Take(kind Kind, label string, pid int) (*Hold, error) {
 		h.mu.Unlock()
 		return nil, ErrLeaving
 	}
-	hold := &Hold{set: h, reason: Reason{Kind: kind, Label: label, Since: time.Now(), PID: pid}}
+	hold := &Hold{set: h, reason: Reason{Kind: kind, Label: label, Since: h.now(), PID: pid}}
 	h.open = append(h.open, hold)
 	changed := h.changed
 	h.mu.Unlock()
@@ -84,7 +85,7 @@ func (d *Hold) Release() {
 	}
 	h.open = slices.Delete(h.open, i, i+1)
 	if len(h.open) == 0 {
-		h.idle = time.Now()
+		h.idle = h.now()
 	}
 	changed := h.changed
 	h.mu.Unlock()
@@ -116,9 +117,16 @@ func (h *Holds) idleFor() (bool, time.Duration) {
 		return false, 0
 	}
 	if h.idle.IsZero() {
-		h.idle = time.Now()
+		h.idle = h.now()
 	}
-	return true, time.Since(h.idle)
+	return true, h.now().Sub(h.idle)
+}
+
+func (h *Holds) now() time.Time {
+	if h.clock != nil {
+		return h.clock()
+	}
+	return time.Now()
 }
 
 // Leave decides to leave if the process has been fully idle for at least the

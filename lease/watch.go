@@ -11,7 +11,7 @@ import (
 // replaced, changed or removed. It watches the folder, because a watch on the
 // file itself goes deaf when the file is replaced. Changes that come close
 // together may be told once. A watch can miss a change; who depends on it looks
-// from time to time as well.
+// from time to time as well. The removal of the folder itself is told too.
 //
 // The channel is closed when the context ends or the folder cannot be watched
 // any more.
@@ -45,7 +45,7 @@ func watch(ctx context.Context, dir string, wanted func(name string) bool) (<-ch
 				if !ok {
 					return
 				}
-				if !wanted(e.Name) {
+				if !wanted(e.Name) && e.Name != dir {
 					continue
 				}
 				select {

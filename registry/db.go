@@ -42,6 +42,7 @@ type DB struct {
 	path  string
 	uuid  string
 	epoch uint64
+	fresh bool
 }
 
 // Open opens the registry, or makes a new one if there is none and the side
@@ -78,7 +79,7 @@ func create(path string) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &DB{bolt: db, path: path, uuid: wire.NewID()}
+	r := &DB{bolt: db, path: path, uuid: wire.NewID(), fresh: true}
 	err = db.Update(func(tx *bolt.Tx) error {
 		for _, b := range [][]byte{bInstances, bNames, bReceipts, bHistory} {
 			if _, err := tx.CreateBucketIfNotExists(b); err != nil {
@@ -162,6 +163,9 @@ func wrap(err error) error {
 
 // UUID names the registry for ever.
 func (r *DB) UUID() string { return r.uuid }
+
+// Fresh reports whether the registry was made by this opening.
+func (r *DB) Fresh() bool { return r.fresh }
 
 // Close closes the registry and marks its end as clean.
 func (r *DB) Close() error {

@@ -77,11 +77,10 @@ func (s *Supervisor) adopt() { s.sweep(func(wire.SweepCounts) { s.adopted() }) }
 // sweep judges every instance whose host is not connected, looks for orphans,
 // and reports to done, which may be nil.
 func (s *Supervisor) sweep(done func(wire.SweepCounts)) {
-	if !s.tenure.lock.Current() {
-		s.leave("the home was removed or replaced")
+	s.keepPlace()
+	if s.leaving.Load() != nil {
 		return
 	}
-	s.record.keep()
 	s.housekeeping()
 	counts := wire.SweepCounts{Judged: len(s.fleet.byID)}
 	skip := map[string]bool{}

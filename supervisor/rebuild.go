@@ -14,35 +14,39 @@ import (
 	"github.com/castctl/castctl/wire"
 )
 
-// openRegistry opens the registry. A damaged one is moved aside and rebuilt
-// from the fleet: the instance folders and the hosts that live.
+// openRegistry opens the registry. A damaged one is moved aside and, like one
+// that is missing, rebuilt from the fleet: the instance folders and the hosts
+// that live.
 func (s *Supervisor) openRegistry(ctx context.Context) error {
 	path := s.cfg.Home.RegistryFile()
+	aside := ""
 	db, err := registry.Open(path, func(path string) error { return checkInChild(ctx, path) })
-	if err == nil {
-		s.db = db
+	if errors.Is(err, registry.ErrDamaged) {
+		s.cfg.Log.Warn("the registry cannot be used", "err", err)
+		if aside, err = registry.SetAside(path, time.Now()); err != nil {
+			return fmt.Errorf("registry %s is damaged and could not be moved aside: %w", path, err)
+		}
+		db, err = registry.Open(path, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("registry %s: %w", path, err)
+	}
+	s.db = db
+	if !db.Fresh() {
 		return nil
-	}
-	if !errors.Is(err, registry.ErrDamaged) {
-		return fmt.Errorf("registry %s: %w", path, err)
-	}
-	aside, serr := registry.SetAside(path, time.Now())
-	if serr != nil {
-		return fmt.Errorf("registry %s: %w, and it could not be moved aside: %w", path, err, serr)
-	}
-	if s.db, err = registry.Open(path, nil); err != nil {
-		return fmt.Errorf("registry %s: %w", path, err)
 	}
 	n, err := s.rebuild()
 	if err != nil {
-		s.db.Close()
+		db.Close()
 		return fmt.Errorf("registry %s could not be rebuilt: %w", path, err)
 	}
-	s.opening.rebuilt = fmt.Sprintf("the registry was damaged; it was rebuilt with %d instances from their folders", n)
-	if aside != "" {
-		s.opening.rebuilt += ", and the damaged file is kept as " + aside
+	if n > 0 || aside != "" {
+		s.opening.rebuilt = fmt.Sprintf("the registry was lost; it was rebuilt with %d instances from their folders", n)
+		if aside != "" {
+			s.opening.rebuilt += ", and the damaged file is kept as " + aside
+		}
+		s.cfg.Log.Warn(s.opening.rebuilt)
 	}
-	s.cfg.Log.Warn(s.opening.rebuilt)
 	return nil
 }
 
@@ -92,6 +96,9 @@ func (s *Supervisor) rebuild() (int, error) {
 			ID: id, Name: file.Name, Spec: file.Spec, Revision: max(file.Revision, 1), Wanted: file.Wanted,
 			Incarnation: s.livingIncarnation(id, file.Incarnation), EnvNames: file.EnvNames, Over: file.Over, Reason: file.Reason, CreatedAt: wire.Now(),
 		})
+	}
+	if len(found) == 0 {
+		return 0, nil
 	}
 	return len(found), s.db.Update(func(tx *registry.Tx) error {
 		for _, in := range found {

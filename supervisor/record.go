@@ -12,7 +12,6 @@ import (
 // whose record is missing or overwritten publishes it again at once.
 type recordKeeper struct {
 	home    lease.Home
-	lock    *lease.Lock
 	log     *slog.Logger
 	record  lease.Server
 	waiting bool // published once
@@ -30,21 +29,31 @@ func (s *Supervisor) Publish(ctx context.Context, rec lease.Server) error {
 		s.cfg.Log.Warn("the record cannot be watched", "err", err)
 	}
 	s.post(func() {
-		s.record = recordKeeper{home: s.cfg.Home, lock: s.tenure.lock, log: s.cfg.Log, record: rec, waiting: true}
+		s.record = recordKeeper{home: s.cfg.Home, log: s.cfg.Log, record: rec, waiting: true}
 		s.views.setServer(rec)
 		s.record.keep()
 	})
 	go func() {
 		for range changed {
-			s.post(func() { s.record.keep() })
+			s.post(s.keepPlace)
 		}
 	}()
 	return nil
 }
 
+// keepPlace looks after the home and the record. A home that was removed or
+// replaced is not ours any more: nothing is committed to it, and we leave.
+func (s *Supervisor) keepPlace() {
+	if !s.tenure.lock.Current() {
+		s.leave("the home was removed or replaced")
+		return
+	}
+	s.record.keep()
+}
+
 // keep publishes the record again if it is not there or not ours.
 func (k *recordKeeper) keep() {
-	if !k.waiting || !k.lock.Current() {
+	if !k.waiting {
 		return
 	}
 	now, err := k.home.ReadServer()

@@ -135,7 +135,7 @@ func (s *Supervisor) watchChild(child *proc.Child, id, incarnation string) {
 func hostEnv() []string {
 	// One processor is all that a host needs, and each more costs memory.
 	env := append(crashpoint.Env(), "GOMAXPROCS=1")
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "CAST_ORPHAN_GRACE"} {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)
 		}

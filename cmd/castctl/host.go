@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -23,6 +24,10 @@ const (
 	readyFD = 3 // where a host or a supervisor tells, once, that it can be reached
 	aliveFD = 4 // a host's alive lock, taken before the host existed
 )
+
+// graceVariable sets how long a host stays that the registry does not name; the
+// supervisor passes it on. Its start-up grace is twice as long.
+const graceVariable = "CAST_ORPHAN_GRACE"
 
 // hostMain is a host's whole program: castctl host HOME ID INCARNATION.
 func hostMain(args []string) int {
@@ -55,6 +60,7 @@ func handedDown(fd int) *os.File {
 func runHost(ctx context.Context, cfg host.Config) error {
 	os.Unsetenv("CAST_INSTANCE")
 	cfg.Version, cfg.BuildID = updater.Version, updater.Self
+	cfg.OrphanGrace, _ = time.ParseDuration(os.Getenv(graceVariable))
 	cfg.Ask = func(ctx context.Context, id, incarnation, registry string) lease.Answer {
 		return askRegistry(ctx, cfg.Home, id, incarnation, registry)
 	}

@@ -9,6 +9,7 @@ package main
 import (
 	"os"
 
+	"github.com/castctl/castctl/internal/proc"
 	"github.com/castctl/castctl/registry"
 )
 
@@ -17,6 +18,7 @@ func main() { os.Exit(run(os.Args)) }
 // run dispatches the programs that castctl is made of. A host comes first and
 // by itself: there are many, and each pays for what is built before it.
 func run(args []string) int {
+	proc.Isolate()
 	if len(args) > 1 {
 		switch args[1] {
 		case "host":

@@ -28,6 +28,8 @@ type Config struct {
 	BuildID    func() string // computed only when somebody asks
 	Foreground bool          // in a person's terminal: never leaves by itself
 	Echo       io.Writer     // where a foreground host shows its agent's output; may be nil
+	// OrphanGrace is how long an unnamed host stays; 0 is the usual time.
+	OrphanGrace time.Duration
 	// Ask asks the registry whether it names this host.
 	Ask func(ctx context.Context, id, incarnation, registry string) lease.Answer
 	// Published is called once the host can be reached.

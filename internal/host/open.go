@@ -124,6 +124,9 @@ func (h *Host) openLease() {
 	l.epoch = time.Now()
 	l.started = wire.Now()
 	l.guard = lease.NewGuard(h.holds, l.tick())
+	if g := h.cfg.OrphanGrace; g > 0 {
+		l.guard.OrphanGrace, l.guard.StartGrace, l.guard.Interval, l.guard.FolderGrace = g, 2*g, g/2, 10*g
+	}
 	l.guard.Foreground = h.cfg.Foreground
 	l.state = lease.LeaseHeld
 	l.reg, l.alias = h.file.Registry, h.file.Name

@@ -4,6 +4,8 @@ package proc
 
 import (
 	"context"
+	"os"
+	"strconv"
 	"syscall"
 )
 
@@ -25,6 +27,20 @@ func (c *Child) ended(ctx context.Context) error {
 		return nil // a zombie: it has ended
 	}
 	return (&Process{id: id}).Wait(ctx)
+}
+
+// Isolate keeps every descriptor that the process inherited, besides the
+// standard three, from being handed on.
+func Isolate() {
+	fds, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return
+	}
+	for _, f := range fds {
+		if n, err := strconv.Atoi(f.Name()); err == nil && n > 2 {
+			syscall.CloseOnExec(n)
+		}
+	}
 }
 
 // BecomeSubreaper does nothing: macOS has no subreapers, so a double-forked

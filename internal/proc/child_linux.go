@@ -4,7 +4,9 @@ package proc
 
 import (
 	"context"
+	"math"
 	"os"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -53,6 +55,24 @@ func (c *Child) ended(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(20 * time.Millisecond): // kernels before 5.3 only
+		}
+	}
+}
+
+// Isolate keeps every descriptor that the process inherited, besides the
+// standard three, from being handed on. Without it a daemon that a script starts
+// would hold that script's own locks and pipes for ever.
+func Isolate() {
+	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return
+	}
+	fds, err := os.ReadDir("/proc/self/fd") // kernels before 5.11
+	if err != nil {
+		return
+	}
+	for _, f := range fds {
+		if n, err := strconv.Atoi(f.Name()); err == nil && n > 2 {
+			syscall.CloseOnExec(n)
 		}
 	}
 }
