@@ -1,6 +1,9 @@
 package supervisor
 
-import "sync"
+import (
+	"context"
+	"sync"
+)
 
 // fileWork runs small work on instance folders beside the owner, in order for
 // each instance: the last spec written is the newest, and nothing is written
@@ -41,12 +44,18 @@ func (w *fileWork) run(id string, work func()) {
 	}
 }
 
-// now runs work on an instance's folder in its turn, and waits for it. It must
-// not be called by the owner.
-func (w *fileWork) now(id string, work func() error) error {
+// now runs work on an instance's folder in its turn, and waits for it, or until
+// the context ends; the work is then still done in its turn. It must not be
+// called by the owner.
+func (w *fileWork) now(ctx context.Context, id string, work func() error) error {
 	done := make(chan error, 1)
 	w.do(id, func() { done <- work() })
-	return <-done
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // wait returns when all work is done.

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"time"
@@ -47,12 +48,24 @@ func (s *Supervisor) survey(ids []string, connect func(lease.Host) bool) []findi
 
 func (s *Supervisor) examine(ctx context.Context, id string, connect func(lease.Host) bool) finding {
 	folder := s.cfg.Home.Instance(id)
-	f := finding{id: id}
-	f.record, f.verdict, f.err = folder.FindHost()
-	if f.verdict != proc.Alive {
+	f := finding{id: id, verdict: proc.Unknown}
+	// In its turn: while we clear up after a dead host, the lock is ours.
+	var found finding
+	err := s.files.now(ctx, id, func() error {
+		if ctx.Err() != nil {
+			return nil // nobody waits for it any more
+		}
+		found.record, found.verdict, found.err = folder.FindHost()
+		if found.verdict == proc.Alive {
+			found.process, found.verdict = found.record.Find(folder.AliveLock())
+		}
+		return nil
+	})
+	if err != nil {
+		f.err = fmt.Errorf("what a dead host left is still being ended")
 		return f
 	}
-	f.process, f.verdict = f.record.Find(folder.AliveLock())
+	f.record, f.verdict, f.err, f.process = found.record, found.verdict, found.err, found.process
 	if f.process == nil || !connect(f.record) {
 		return f
 	}

@@ -23,11 +23,14 @@ func (s *Supervisor) disconnected(in *instance, l *link) {
 	}
 	in.link = nil
 	s.views.touch(in)
-	if in.dead {
+	switch {
+	case in.dead:
 		s.gone(in)
-		return
+	case in.status != nil && in.status.State.Over():
+		s.judgeLater(in) // it leaves in order: the kernel tells when it has left
+	default:
+		s.judge(in)
 	}
-	s.judge(in)
 }
 
 // hostGone is told when the kernel has reported a host's end. Its last words

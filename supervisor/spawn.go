@@ -68,7 +68,7 @@ func (s *Supervisor) spawnHost(file host.SpecFile, env string, lock *lease.Lock)
 	}
 	defer lock.Release() // the host has it by then, or nobody
 	crashpoint.At("start.files")
-	err := s.files.now(file.ID, func() error {
+	err := s.files.now(context.Background(), file.ID, func() error {
 		if err := promoteEnv(folder, env); err != nil {
 			return err
 		}

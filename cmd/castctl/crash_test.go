@@ -72,7 +72,7 @@ func TestCrashAtEveryPoint(t *testing.T) {
 // reports whether the point was reached.
 func crashLife(t *testing.T, point string, n int) (reached bool) {
 	w := newWorld(t)
-	once := filepath.Join(filepath.Dir(w.home), "once")
+	once := filepath.Join(w.base, "once")
 	w.env = append(w.env, fmt.Sprintf("CAST_CRASHPOINT=%s@%d", point, n), "CAST_CRASHPOINT_ONCE="+once)
 	life := &life{world: w, receipts: map[string]string{}}
 	life.run(t)
@@ -93,7 +93,7 @@ type life struct {
 func (l *life) run(t *testing.T) {
 	d := l.diary("a")
 	argv, _ := json.Marshal(append([]string{}, d.script(sitStill)[1:]...))
-	base := filepath.Dir(l.home)
+	base := l.base
 	env, _ := json.Marshal(map[string]string{"PATH": os.Getenv("PATH"), markName: l.mark})
 	l.insist(t, "start-a", fmt.Sprintf(`{"op":"start","name":"a","spec":{"argv":%s,"cwd":%q,"restart":{"policy":"always","limit":50,"backoff_ms":0}},"env":%s}`, argv, base, env))
 	l.insist(t, "start-n", fmt.Sprintf(`{"op":"start","name":"n","spec":{"argv":[%q,"--memory"],"cwd":%q,"dialect":"ndjson"},"env":%s}`,

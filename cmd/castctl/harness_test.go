@@ -56,6 +56,7 @@ func buildPrograms(dir string) error {
 // finds them; nothing of it may be left at the end.
 type world struct {
 	t    *testing.T
+	base string // folder of the home and of what the test puts beside it
 	home string
 	mark string
 	env  []string
@@ -67,7 +68,7 @@ const markName = "CASTTEST_WORLD"
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	base := shortTempDir(t)
-	w := &world{t: t, home: filepath.Join(base, "home"), mark: wire.NewID()}
+	w := &world{t: t, base: base, home: filepath.Join(base, "home"), mark: wire.NewID()}
 	w.env = []string{
 		"PATH=" + programs + ":" + os.Getenv("PATH"), "HOME=" + base, "TMPDIR=" + base, "CAST_HOME=" + w.home,
 		markName + "=" + w.mark, "GORACE=halt_on_error=0 log_path=" + filepath.Join(base, "race"),
@@ -98,7 +99,7 @@ func (w *world) end() {
 		w.t.Errorf("process %d is left: %s", id.PID, commandLine(id.PID))
 		id.Kill()
 	}
-	races, _ := filepath.Glob(filepath.Join(filepath.Dir(w.home), "race.*"))
+	races, _ := filepath.Glob(filepath.Join(w.base, "race.*"))
 	for _, path := range races {
 		b, _ := os.ReadFile(path)
 		w.t.Errorf("a data race in a program:\n%s", b)
@@ -127,7 +128,7 @@ func (w *world) processes() []proc.Identity {
 	}
 	var out []proc.Identity
 	for _, pid := range pids {
-		if pid == os.Getpid() || !proc.Marked(pid, markName, w.mark) && !strings.Contains(commandLine(pid), w.home) {
+		if pid == os.Getpid() || !proc.Marked(pid, markName, w.mark) && !strings.Contains(commandLine(pid), w.home) && !strings.Contains(commandLine(pid), w.base+"/") {
 			continue
 		}
 		if id, err := proc.Of(pid); err == nil {
@@ -151,7 +152,7 @@ type result struct {
 func (w *world) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(programs, "castctl"), args...)
 	cmd.Env = w.env
-	cmd.Dir = filepath.Dir(w.home)
+	cmd.Dir = w.base
 	return cmd
 }
 
@@ -323,7 +324,11 @@ func (w *world) waitState(name string, states ...wire.State) wire.Instance {
 	w.t.Helper()
 	var in wire.Instance
 	until(w.t, fmt.Sprintf("%s is %v", name, states), func() bool {
-		in = w.instance(name)
+		r := w.cast("status", name, "--json")
+		if r.code != 0 {
+			return false // not there yet
+		}
+		in = decode[wire.Instance](w.t, r.stdout)
 		for _, s := range states {
 			if in.State == s {
 				return true

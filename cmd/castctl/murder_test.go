@@ -21,7 +21,7 @@ import (
 type diary string
 
 func (w *world) diary(name string) diary {
-	return diary(filepath.Join(filepath.Dir(w.home), name+".diary"))
+	return diary(filepath.Join(w.base, name+".diary"))
 }
 
 // starts lists the PIDs of the agent's starts.

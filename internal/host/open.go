@@ -223,5 +223,5 @@ func (h *Host) close() {
 			os.Remove(h.folder.HostFile())
 		}
 	}
-	h.locked.alive.Release()
+	// The alive lock is left to the kernel: it is free when the process is dead.
 }
