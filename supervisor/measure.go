@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -89,6 +90,7 @@ type target struct {
 	in   *instance
 	or   *orphan
 	root int
+	link *link
 }
 
 // measure asks the owner what lives, measures it, and hands the result back. It
@@ -104,6 +106,7 @@ func (s *Supervisor) measure() bool {
 	case <-s.done:
 		return false
 	}
+	s.refresh(list)
 	spared := host.CastProcesses(s.cfg.Home)
 	at := wire.Now()
 	found := make([]usage, len(list))
@@ -123,15 +126,37 @@ func (s *Supervisor) measure() bool {
 	})
 }
 
+// refresh asks each host how it is: an agent that only writes changes no state,
+// so nobody is told how far its journal has grown.
+func (s *Supervisor) refresh(list []target) {
+	slots := make(chan struct{}, 16)
+	for _, t := range list {
+		if t.in == nil || t.link == nil {
+			continue
+		}
+		slots <- struct{}{}
+		go func() {
+			defer func() { <-slots }()
+			ctx, cancel := context.WithTimeout(context.Background(), offlineBound)
+			defer cancel()
+			b, err := t.link.call(ctx, wire.HostGetStatus{})
+			st := new(wire.HostStatus)
+			if err == nil && unmarshal(b, st) == nil {
+				s.post(func() { s.told(t.in, t.link, st) })
+			}
+		}()
+	}
+}
+
 func (s *Supervisor) targets() []target {
 	var out []target
 	for _, in := range s.fleet.byID {
 		if in.host == hostAlive && in.record != nil {
-			out = append(out, target{in: in, root: in.record.PID})
+			out = append(out, target{in: in, root: in.record.PID, link: in.link})
 		}
 	}
 	for _, o := range s.fleet.orphans {
-		out = append(out, target{or: o, root: o.record.PID})
+		out = append(out, target{or: o, root: o.record.PID, link: o.link})
 	}
 	return out
 }

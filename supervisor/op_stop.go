@@ -2,8 +2,10 @@ package supervisor
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/castctl/castctl/lease"
 	"github.com/castctl/castctl/registry"
 	"github.com/castctl/castctl/wire"
 )
@@ -47,9 +49,6 @@ func (s *Supervisor) stop(in *instance, rec registry.Instance, timeoutMS int64) 
 	in.stopIn = time.Duration(timeoutMS) * time.Millisecond
 	in.stopTimer()
 	s.saveSpec(in)
-	if in.host == hostAlive && in.link == nil || in.host == hostUnknown && in.record != nil {
-		s.stopWedged(in)
-	}
 	s.reconcile(in)
 }
 
@@ -108,35 +107,42 @@ func (s *Supervisor) stopWedged(in *instance) {
 		ctx, cancel := context.WithTimeout(context.Background(), wedgedBound)
 		defer cancel()
 		l, err := s.dial(ctx, record)
-		if err == nil {
-			s.post(func() {
-				if in.link == nil && in.rec.Incarnation == record.Incarnation {
-					s.connected(in, l)
-					return
-				}
-				l.close()
-			})
-			return
+		if err != nil {
+			err = killWedged(record, lock)
 		}
-		// The lock proves that the recorded process is a host; its identity
-		// proves that the signal reaches that process.
-		p, v := record.Find(lock)
-		if p == nil {
-			s.cfg.Log.Error("a wedged host cannot be judged", "instance", record.Name, "verdict", v)
-			return
-		}
-		p.Close()
-		if err := record.Kill(); err != nil {
-			s.cfg.Log.Error("a wedged host cannot be ended", "instance", record.Name, "err", err)
-			return
-		}
-		s.post(func() {
-			if in.rec.Incarnation == record.Incarnation && in.host != noHost {
-				in.stopDone = &wire.StopDone{Rung: wire.RungKill, Ended: 1, Escaped: []wire.Escaped{}}
-				s.lost(in, "it did not answer and was ended")
-			}
-		})
+		s.post(func() { s.wedgedDone(in, record, l, err) })
 	}()
+}
+
+// killWedged ends a host that does not answer. The lock proves that the recorded
+// process is a host; its identity proves that the signal reaches that process.
+func killWedged(record lease.Host, lock string) error {
+	p, v := record.Find(lock)
+	if p == nil {
+		return fmt.Errorf("it is %s", v)
+	}
+	p.Close()
+	return record.Kill()
+}
+
+func (s *Supervisor) wedgedDone(in *instance, record lease.Host, l *link, err error) {
+	switch {
+	case in.record == nil || in.record.Incarnation != record.Incarnation || in.link != nil:
+		if l != nil {
+			l.close()
+		}
+	case l != nil:
+		s.connected(in, l) // it answers after all, and is told
+	case err != nil:
+		s.cfg.Log.Error("a wedged host cannot be ended", "instance", in.rec.Name, "err", err)
+		s.later(wedgedBound, func() {
+			in.asked.stop = false
+			s.reconcile(in)
+		})
+	default:
+		in.stopDone = &wire.StopDone{Rung: wire.RungKill, Ended: 1, Escaped: []wire.Escaped{}}
+		s.lost(in, "it did not answer and was ended")
+	}
 }
 
 // removeOp forgets an instance.

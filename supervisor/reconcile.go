@@ -18,6 +18,9 @@ func (s *Supervisor) reconcile(in *instance) {
 	switch {
 	case in.host == hostAlive && in.link != nil && in.status != nil:
 		s.steer(in)
+	case in.host == hostUnknown && in.record != nil && in.rec.Wanted == wire.WantStopped && !in.asked.stop:
+		in.asked.stop = true
+		s.stopWedged(in)
 	case in.host == noHost && in.rec.Removing:
 		s.forget(in)
 	case in.host == noHost && in.rec.Wanted == wire.WantRunning && in.rec.Over == "" && in.timer == nil && !in.parked:

@@ -200,10 +200,10 @@ func (s *Supervisor) connected(in *instance, l *link) {
 
 // told takes a status from a host.
 func (s *Supervisor) told(in *instance, l *link, st *wire.HostStatus) {
-	if in.link != l {
+	before := in.status
+	if in.link != l || before != nil && st.N < before.N {
 		return
 	}
-	before := in.status
 	in.status = st
 	if st.Stop != nil {
 		in.stopDone = st.Stop

@@ -32,6 +32,7 @@ type HostFrame struct {
 
 // HostStatus is everything that a host knows of its instance.
 type HostStatus struct {
+	N         uint64     `json:"n"` // counts the statuses of this host; a greater one is newer
 	State     State      `json:"state"`
 	Activity  *Activity  `json:"activity"`
 	Reason    *string    `json:"reason"`

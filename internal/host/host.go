@@ -186,7 +186,9 @@ func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil &
 
 // status is everything that the host knows, for a watcher.
 func (h *Host) status() *wire.HostStatus {
+	h.statuses++
 	return &wire.HostStatus{
+		N:         h.statuses,
 		State:     h.life.state(),
 		Activity:  h.activity(),
 		Reason:    textOrNil(h.life.reason),
