@@ -58,7 +58,9 @@ type Host struct {
 	done  chan struct{} // closed when loop has returned
 	dirty atomic.Bool   // the state may have changed
 	told  wire.StateData
-	leave bool // loop ends after this step
+	// statuses counts those given out, so that who gets two can tell the newer.
+	statuses uint64
+	leave    bool // loop ends after this step
 }
 
 // Run is the whole life of a host: it returns when the instance is over or the
