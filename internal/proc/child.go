@@ -47,14 +47,9 @@ func Start(c Command) (*Child, error) {
 			}
 			f = null
 		}
-		// The descriptor without File.Fd, which would make it blocking.
-		raw, err := f.SyscallConn()
-		if err != nil {
-			return nil, err
-		}
-		if err := raw.Control(func(fd uintptr) { files[i] = fd }); err != nil {
-			return nil, err
-		}
+		// Fd makes the file blocking: the flag is shared with the child, and few
+		// programs expect EAGAIN from their standard output.
+		files[i] = f.Fd()
 	}
 	attr := &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: files, Sys: &syscall.SysProcAttr{Setsid: c.NewSession}}
 	ch := new(Child)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -181,6 +182,27 @@ func TestStartLeaksNothing(t *testing.T) {
 	lines := strings.Count(string(out[:n]), "->")
 	if lines != 4 { // 0, 1, 2, and the folder that ls reads
 		t.Errorf("the child sees:\n%s", out[:n])
+	}
+}
+
+// TestChildrensPipesBlock: a child that writes more than a pipe holds waits, and
+// gets no error.
+func TestChildrensPipesBlock(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	c, err := Start(Command{Path: "/bin/sh", Argv: []string{"sh", "-c", "yes | head -c 1000000"}, Env: []string{"PATH=/bin:/usr/bin"}, Files: []*os.File{nil, w, nil}})
+	w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(io.Discard, r); err != nil || n != 1_000_000 {
+		t.Errorf("%d bytes came through: %v", n, err)
+	}
+	if exit, err := c.Wait(t.Context()); err != nil || !exit.Success() {
+		t.Errorf("the child %v, %v", exit, err)
 	}
 }
 
