@@ -37,7 +37,8 @@ test:
 	$(GO) test -race ./...
 
 e2e: build
-	$(GO) test -tags e2e -count=1 -timeout 30m ./e2e/...
+	e2e/install.sh
+	$(GO) test -tags e2e -count=1 -timeout 30m ./e2e/... ./cmd/castctl
 
 bench: build
 	bench/run.sh
