@@ -74,6 +74,7 @@ type underWay struct {
 	timer    *time.Timer   // until the next spawn
 	judging  bool          // a look at its host is under way
 	patience time.Duration // until the next look at a host that cannot be judged
+	expected bool          // a host in the foreground may start: its files stand
 	parked   bool          // ran before the last boot, and was not to be resumed
 	asked    asked
 	stopIn   time.Duration  // bound of the next stop's ladder; 0 is the spec's

@@ -204,16 +204,23 @@ const expectBound = 30 * time.Second
 
 // expect waits for a host that somebody else starts.
 func (s *Supervisor) expect(in *instance) {
-	in.host, in.record, in.status, in.asked = hostSpawning, nil, nil, asked{}
+	in.host, in.record, in.status, in.asked, in.expected = hostSpawning, nil, nil, asked{}, false
 	in.spawned = time.Now()
 	file, folder := s.specFile(in), s.cfg.Home.Instance(in.rec.ID)
 	env := envFile(folder, in.rec.EnvToken)
 	incarnation := in.rec.Incarnation
 	s.files.do(in.rec.ID, func() {
-		if err := promoteEnv(folder, env); err == nil {
-			saveSpecFile(folder, file)
+		err := promoteEnv(folder, env)
+		if err == nil {
+			err = saveSpecFile(folder, file)
 		}
-		s.post(func() { s.views.touch(in) })
+		s.post(func() {
+			if err != nil {
+				s.cfg.Log.Error("an instance's files could not be written", "instance", file.Name, "err", err)
+			}
+			in.expected = true
+			s.reconcile(in)
+		})
 	})
 	s.later(expectBound, func() {
 		if in.host == hostSpawning && in.rec.Incarnation == incarnation {
@@ -233,11 +240,11 @@ func (o *startOp) answer(s *Supervisor, c *call) {
 	reply := func(in *instance) {
 		c.succeed(wire.InstanceResult{Receipt: c.receipt, Instance: s.describe(in)})
 	}
-	if o.cmd.Foreground {
-		reply(in)
-		return
+	goal := started
+	if o.cmd.Foreground { // its files stand; the rest is the caller's
+		goal = func(in *instance) bool { return in.expected || in.host != hostSpawning }
 	}
-	s.waitFor(in, o.cmd.WaitMS, started, reply)
+	s.waitFor(in, o.cmd.WaitMS, goal, reply)
 }
 
 // started is the goal of a start: the agent runs, or it never will.

@@ -24,6 +24,7 @@ const (
 	exitRefused = 1 // refused or failed
 	exitUnable  = 2 // could not start or talk
 	exitRunning = 75
+	exitSignal  = 130 // interrupted
 )
 
 // exit ends a command with a code after everything was said.
@@ -107,6 +108,9 @@ func report(w io.Writer, err error) int {
 	}
 	if e, ok := errors.AsType[exit](err); ok {
 		return e.code
+	}
+	if errors.Is(err, context.Canceled) {
+		return exitSignal
 	}
 	fmt.Fprintf(w, "castctl: %s\n", oneLine(err.Error()))
 	if h, ok := errors.AsType[hinted](err); ok && h.Hint() != "" {

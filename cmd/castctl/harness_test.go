@@ -43,7 +43,7 @@ func buildPrograms(dir string) error {
 	if os.Getenv("CAST_TEST_RACE") != "" { // slower by much, so not by default
 		flags = append(flags, "-race")
 	}
-	cmd := exec.Command("go", append(flags, "./cmd/castctl", "./cmd/supercast-agent")...)
+	cmd := exec.Command("go", append(flags, "./cmd/castctl", "./cmd/supercast-agent", "./testdata/agents/fakeagent")...)
 	cmd.Dir = filepath.Join("..", "..")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("the programs cannot be built: %w\n%s", err, out)

@@ -54,6 +54,8 @@ func rpc(c *cli.Context, home lease.Home) error {
 	defer func() { s.client.Close() }()
 	err = s.serve(c.Context, c.App.Reader)
 	switch {
+	case errors.Is(err, context.Canceled):
+		return err
 	case err != nil:
 		fmt.Fprintf(os.Stderr, "castctl: rpc: %v\n", err)
 		return exit{exitUnable}
@@ -70,10 +72,33 @@ type rpcSession struct {
 	failed bool
 }
 
+// serve answers line by line. A read of stdin cannot be interrupted, so it runs
+// beside, and a signal ends the command all the same.
 func (s *rpcSession) serve(ctx context.Context, in io.Reader) error {
 	lines := wire.NewLines(in, wire.MaxLine)
+	type read struct {
+		line []byte
+		err  error
+	}
+	reads, next := make(chan read), make(chan struct{})
+	go func() {
+		for range next {
+			line, err := lines.Next()
+			reads <- read{line, err}
+		}
+	}()
+	defer close(next)
 	for {
-		line, err := lines.Next()
+		next <- struct{}{}
+		var line []byte
+		var err error
+		select {
+		case r := <-reads:
+			line, err = r.line, r.err
+		case <-ctx.Done():
+			go func() { <-reads }()
+			return ctx.Err()
+		}
 		switch {
 		case errors.Is(err, wire.ErrLineTooLong):
 			return s.answer(wire.Fail("", wire.Errorf(wire.RequestTooLarge, "a line is longer than %d bytes", wire.MaxLine)))

@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Command says how to start a child process. Nothing of the caller's leaks
@@ -53,11 +54,21 @@ func Start(c Command) (*Child, error) {
 	}
 	attr := &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: files, Sys: &syscall.SysProcAttr{Setsid: c.NewSession}}
 	ch := new(Child)
-	if err := ch.start(c.Path, c.Argv, attr); err != nil {
+	err := ch.start(c.Path, c.Argv, attr)
+	for pause := time.Millisecond; errors.Is(err, syscall.ETXTBSY) && pause < busyBound; pause *= 2 {
+		time.Sleep(pause)
+		err = ch.start(c.Path, c.Argv, attr)
+	}
+	if err != nil {
 		return nil, &os.PathError{Op: "exec", Path: c.Path, Err: err}
 	}
 	return ch, nil
 }
+
+// busyBound is the last pause before a program that is still being written is
+// given up. A fresh program's writer may have passed its descriptor to a child
+// that is about to exec, and nobody can wait for that (golang/go#22315).
+const busyBound = 500 * time.Millisecond
 
 // PID returns the child's process number. It stays the child's until Wait has
 // returned.

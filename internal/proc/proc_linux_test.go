@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -203,6 +204,38 @@ func TestChildrensPipesBlock(t *testing.T) {
 	}
 	if exit, err := c.Wait(t.Context()); err != nil || !exit.Success() {
 		t.Errorf("the child %v, %v", exit, err)
+	}
+}
+
+// TestBusyProgram (P40): a program that is still open for writing is started as
+// soon as it is not.
+func TestBusyProgram(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tool")
+	b, err := os.ReadFile("/bin/true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := exec.Command(path).Run(); !errors.Is(err, syscall.ETXTBSY) {
+		t.Skipf("this system runs a program that is open for writing: %v", err)
+	}
+	started := make(chan error)
+	go func() {
+		c, err := Start(Command{Path: path, Argv: []string{"tool"}, Files: []*os.File{nil, nil, nil}})
+		if err == nil {
+			_, err = c.Wait(context.Background())
+		}
+		started <- err
+	}()
+	f.Close()
+	if err := <-started; err != nil {
+		t.Error(err)
 	}
 }
 
