@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // maxSocketPath is the longest socket path that is used as it is; the kernel's
@@ -49,22 +51,39 @@ func (h Home) ListenUnix(name string) (*net.UnixListener, string, error) {
 	return l, path, err
 }
 
+// backlog is how many connections may wait to be accepted.
+const backlog = 1024
+
+// listenAt binds by system calls: package net would read the system's backlog
+// limit into a buffer of 64 KiB, which every host would carry.
 func listenAt(path string) (*net.UnixListener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	fd, err := unixSocket()
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close() // the listener has a descriptor of its own
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		return nil, &os.PathError{Op: "bind", Path: path, Err: err}
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, err
+	}
+	if err := unix.Listen(fd, backlog); err != nil {
+		return nil, &os.PathError{Op: "listen", Path: path, Err: err}
+	}
+	l, err := net.FileListener(f)
 	if err != nil {
 		return nil, err
 	}
-	// By default Close would unlink whatever stands at the path by then, a
-	// successor's socket included.
-	l.SetUnlinkOnClose(false)
-	if err := os.Chmod(path, 0o600); err != nil {
-		l.Close()
-		return nil, err
-	}
-	return l, nil
+	u := l.(*net.UnixListener)
+	// Close must not unlink whatever stands at the path by then: a successor's
+	// socket perhaps.
+	u.SetUnlinkOnClose(false)
+	return u, nil
 }
 
 // socketDir is the folder for sockets that cannot live in the home.

@@ -5,6 +5,7 @@ package updater
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -29,8 +30,8 @@ var Self = sync.OnceValue(func() string {
 })
 
 // idSearch is how far into the file the build id is looked for: the linker puts
-// it at the front.
-const idSearch = 64 << 10
+// it at the front, in ELF files within the first pages.
+var idSearch = []int{8 << 10, 64 << 10}
 
 // How the linker writes the build id: as an ELF note of type 4 named Go, and
 // elsewhere as a line at the front of the program's text (cmd/internal/buildid).
@@ -48,19 +49,21 @@ func Identify(path string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	b := make([]byte, idSearch)
-	n, err := io.ReadFull(f, b)
-	if err != nil && n == 0 {
-		return "", err
+	for _, n := range idSearch {
+		b := make([]byte, n)
+		n, err := f.ReadAt(b, 0)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return "", err
+		}
+		id, ok := noteID(b[:n])
+		if !ok {
+			id, ok = textID(b[:n])
+		}
+		if ok {
+			return id[strings.LastIndexByte(id, '/')+1:], nil
+		}
 	}
-	id, ok := noteID(b[:n])
-	if !ok {
-		id, ok = textID(b[:n])
-	}
-	if !ok {
-		return "", fmt.Errorf("%s has no Go build id", path)
-	}
-	return id[strings.LastIndexByte(id, '/')+1:], nil
+	return "", fmt.Errorf("%s has no Go build id", path)
 }
 
 // noteID reads the ELF note: the sizes of name and content, type, name,

@@ -155,7 +155,7 @@ func (g schemaGen) text(s *shape) any {
 	case s.goType == timeType:
 		out["format"] = "date-time"
 	case s.tag.has("name"):
-		out["pattern"] = nameForm.String()
+		out["pattern"] = nameForm
 	case s.tag.has("abs"):
 		out["pattern"] = `^/[^\x00]*$`
 	case s.tag.has("nonblank"):

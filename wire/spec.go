@@ -1,17 +1,28 @@
 package wire
 
-import (
-	"regexp"
-	"time"
-)
+import "time"
 
 // NameRule says what an instance name must look like.
 const NameRule = "must begin with a lower-case letter or a digit and go on with at most 62 of a-z 0-9 . _ -"
 
-var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+// nameForm is the same as a pattern, for the schema. It is not compiled here:
+// every host would carry it.
+const nameForm = `^[a-z0-9][a-z0-9._-]{0,62}$`
 
 // ValidName reports whether s is fit to name an instance.
-func ValidName(s string) bool { return nameForm.MatchString(s) }
+func ValidName(s string) bool {
+	if len(s) == 0 || len(s) > 63 {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		word := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
+		if !word && (i == 0 || c != '.' && c != '_' && c != '-') {
+			return false
+		}
+	}
+	return true
+}
 
 // Dialect says how the lines of one kind of agent are read.
 type Dialect string
