@@ -64,14 +64,6 @@ func (s *Supervisor) change(c change) {
 	s.batch.add(c)
 }
 
-// settleKeys commits what touches the same things, so that the caller plans on
-// settled state.
-func (s *Supervisor) settleKeys(keys ...string) {
-	if s.batch.clashes(keys) {
-		s.commit()
-	}
-}
-
 // commit writes all waiting changes in one transaction and applies them. If
 // the transaction fails, each is tried alone, so that one bad change does not
 // take the others with it.

@@ -49,15 +49,7 @@ func findHome(c *cli.Context) (home lease.Home, ok bool, err error) {
 	return home, err == nil, err
 }
 
-// connect finds the supervisor, or starts one.
-func connect(c *cli.Context) (*client.Client, error) {
-	home, err := openHome(c)
-	if err != nil {
-		return nil, err
-	}
-	return connectTo(c.Context, home)
-}
-
+// connectTo finds the home's supervisor, or starts one.
 func connectTo(ctx context.Context, home lease.Home) (*client.Client, error) {
 	return explained(client.Connect(ctx, client.Config{Home: home, Start: spawnSupervisor}))
 }
@@ -131,6 +123,3 @@ func supervisorEnv() []string {
 	}
 	return env
 }
-
-// patience bounds a request that waits for nothing.
-const patience = 10 * time.Second

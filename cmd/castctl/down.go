@@ -44,7 +44,7 @@ const downBound = 15 * time.Second
 // down ends the supervisor: a signal to a process whose identity and lock are
 // verified. It needs no protocol, so it works across versions.
 func down(ctx context.Context, home lease.Home) error {
-	server, v, err := home.FindServer()
+	server, _, err := home.FindServer()
 	if errors.Is(err, lease.ErrNoServer) {
 		return nil
 	}

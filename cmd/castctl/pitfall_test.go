@@ -505,8 +505,12 @@ func TestExitCodes(t *testing.T) {
 	w.must("wait", "demo", "--for", "idle")
 	w.must("wait", "crashes", "--for", "stopped")
 	for _, args := range [][]string{
-		{"wait", "crashes", "--for", "ready"}, {"wait", "nobody"}, {"wait", "demo", "--for", "stopped", "--timeout", "50ms"}, {"stop", "nobody"},
-		{"wait", "demo", "--for", "never"}, {"wait"},
+		{"wait", "crashes", "--for", "ready"},
+		{"wait", "nobody"},
+		{"wait", "demo", "--for", "stopped", "--timeout", "50ms"},
+		{"stop", "nobody"},
+		{"wait", "demo", "--for", "never"},
+		{"wait"},
 	} {
 		w.refused(exitRefused, args...)
 	}

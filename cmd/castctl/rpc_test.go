@@ -71,9 +71,11 @@ func TestRPCSentences(t *testing.T) {
 		{"For calculations and reads, an ID is response correlation only", request("r", `{"op":"version"}`) + request("r", `{"op":"status"}`), "ok ok", "r r", 0},
 		{"For successful durable mutations, it is a database-wide idempotency key", request("m", `{"op":"sweep"}`) + request("m", `{"op":"sweep"}`), "ok ok", "m m", 0},
 		{"Reusing a committed ID with different content is a conflict", request("m", `{"op":"stop","instance":"a"}`), "conflict", "m", 1},
-		{"Whitespace and object-key order do not distinguish decoded commands",
+		{
+			"Whitespace and object-key order do not distinguish decoded commands",
 			request("w", `{"op":"configure","instance":"a","spec":{"argv":["sleep","100000"],"cwd":"/"}}`) +
-				`{"command": {"spec": {"cwd":"/", "argv": ["sleep" , "100000"]}, "instance":"a", "op":"configure"}, "id":"w", "version":1}` + "\n", "ok ok", "w w", 0},
+				`{"command": {"spec": {"cwd":"/", "argv": ["sleep" , "100000"]}, "instance":"a", "op":"configure"}, "id":"w", "version":1}` + "\n", "ok ok", "w w", 0,
+		},
 		{"Errors burn no id", request("e", `{"op":"stop","instance":"nobody"}`) + request("e", `{"op":"sweep"}`), "not_found ok", "e e", 1},
 		{"Each input line is limited to 1 MiB including its newline", request("l", `{"op":"get","instance":"`+long+`"}`) + request("after", `{"op":"version"}`), "request_too_large", "null", 1},
 		{"Other request errors return a response and processing continues", "nonsense\n" + request("2", `{"op":"version"}`), "invalid_request ok", "null 2", 1},

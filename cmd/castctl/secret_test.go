@@ -28,8 +28,18 @@ func TestSecrets(t *testing.T) {
 	say(w.cast("start", "failing", "--", "sh", "-c", "exit 3"))
 	say(w.cast("restart", "a"))
 	for _, args := range [][]string{
-		{"status"}, {"status", "--json"}, {"get", "a", "--json"}, {"events"}, {"events", "a"}, {"logs", "a"}, {"orphans", "--all"},
-		{"doctor"}, {"version", "--json"}, {"set", "a", "restart=always"}, {"sweep"}, {"stop", "a"},
+		{"status"},
+		{"status", "--json"},
+		{"get", "a", "--json"},
+		{"events"},
+		{"events", "a"},
+		{"logs", "a"},
+		{"orphans", "--all"},
+		{"doctor"},
+		{"version", "--json"},
+		{"set", "a", "restart=always"},
+		{"sweep"},
+		{"stop", "a"},
 	} {
 		say(w.cast(args...))
 	}

@@ -68,9 +68,16 @@ func TestPolicies(t *testing.T) {
 		exit   proc.Exit
 		over   wire.State
 	}{
-		{wire.Never, proc.Exit{}, wire.Finished}, {wire.Never, proc.Exit{Code: 1}, wire.Finished}, {wire.Never, proc.Exit{Signal: 9}, wire.Finished},
-		{wire.OnFailure, proc.Exit{}, wire.Finished}, {wire.OnFailure, proc.Exit{Code: 1}, ""}, {wire.OnFailure, proc.Exit{Signal: 15}, ""},
-		{wire.Always, proc.Exit{}, ""}, {wire.Always, proc.Exit{Code: 1}, ""}, {"", proc.Exit{}, wire.Finished}, {"", proc.Exit{Code: 1}, ""},
+		{wire.Never, proc.Exit{}, wire.Finished},
+		{wire.Never, proc.Exit{Code: 1}, wire.Finished},
+		{wire.Never, proc.Exit{Signal: 9}, wire.Finished},
+		{wire.OnFailure, proc.Exit{}, wire.Finished},
+		{wire.OnFailure, proc.Exit{Code: 1}, ""},
+		{wire.OnFailure, proc.Exit{Signal: 15}, ""},
+		{wire.Always, proc.Exit{}, ""},
+		{wire.Always, proc.Exit{Code: 1}, ""},
+		{"", proc.Exit{}, wire.Finished},
+		{"", proc.Exit{Code: 1}, ""},
 	} {
 		var r Restarts
 		d := r.Next(wire.Spec{Restart: &wire.Restart{Policy: tc.policy}}, tc.exit, time.Now(), time.Now())
