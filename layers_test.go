@@ -37,7 +37,7 @@ var arrows = map[string]string{
 	"internal/server":              "internal/journal internal/proc lease supervisor wire",
 	"client":                       "lease wire",
 	"cmd/castctl":                  "client internal/host internal/journal internal/proc internal/server lease registry supervisor updater wire",
-	"cmd/supercast-agent":          "cmd/supercast-agent/forecast",
+	"cmd/supercast-agent":          "cmd/supercast-agent/forecast wire",
 	"cmd/supercast-agent/forecast": "wire",
 	"e2e":                          "",
 }
