@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -33,15 +34,23 @@ type Host struct {
 // ErrNoHost says that no host has published itself in a folder.
 var ErrNoHost = errors.New("no host is published")
 
-// PublishHost writes a host's record. Only the holder of the alive lock may
-// call it.
-func (f Folder) PublishHost(r Host) error {
+// PublishHost writes a host's record and returns it as it stands in the file,
+// a line of JSON. Only the holder of the alive lock may call it.
+func (f Folder) PublishHost(r Host) (line []byte, err error) {
 	b, err := json.Marshal(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	b = append(b, '\n')
 	crashpoint.At("host.publish")
-	return WriteRecord(f.HostFile(), append(b, '\n'))
+	return b, WriteRecord(f.HostFile(), b)
+}
+
+// HostStands reports whether the file is still what [Folder.PublishHost]
+// returned.
+func (f Folder) HostStands(line []byte) bool {
+	now, err := os.ReadFile(f.HostFile())
+	return err == nil && bytes.Equal(now, line)
 }
 
 // ReadHost reads the record as it stands, without judging it.

@@ -69,17 +69,18 @@ type reality struct {
 
 // underWay is what the supervisor is doing about an instance.
 type underWay struct {
-	spawned  time.Time     // when the host was last started
-	restarts host.Restarts // of lost hosts
-	timer    *time.Timer   // until the next spawn
-	judging  bool          // a look at its host is under way
-	patience time.Duration // until the next look at a host that cannot be judged
-	expected bool          // a host in the foreground may start: its files stand
-	parked   bool          // ran before the last boot, and was not to be resumed
-	asked    asked
-	stopIn   time.Duration  // bound of the next stop's ladder; 0 is the spec's
-	stopDone *wire.StopDone // how the last stop went
-	stale    bool           // its spec changed in a way that only a start carries out
+	spawned   time.Time     // when the host was last started
+	restarts  host.Restarts // of lost hosts
+	automatic bool          // the next host takes the place of a lost one
+	timer     *time.Timer   // until the next spawn
+	judging   bool          // a look at its host is under way
+	patience  time.Duration // until the next look at a host that cannot be judged
+	expected  bool          // a host in the foreground may start: its files stand
+	parked    bool          // ran before the last boot, and was not to be resumed
+	asked     asked
+	stopIn    time.Duration  // bound of the next stop's ladder; 0 is the spec's
+	stopDone  *wire.StopDone // how the last stop went
+	stale     bool           // its spec changed in a way that only a start carries out
 }
 
 // asked is what a host was told already, so that it is told once.
@@ -153,6 +154,13 @@ func (in *instance) state() wire.State { return next(in.facts()) }
 func (in *instance) living() bool { return in.host != noHost }
 
 func (in *instance) ref() *wire.Ref { return &wire.Ref{ID: in.rec.ID, Name: in.rec.Name} }
+
+// byHand forgets the failures so far: a person wants it to run now.
+func (in *instance) byHand() {
+	in.restarts.Clear()
+	in.automatic = false
+	in.stopTimer()
+}
 
 func (in *instance) stopTimer() {
 	if in.timer != nil {

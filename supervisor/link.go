@@ -94,16 +94,20 @@ func (l *link) start(s *Supervisor, in *instance) {
 		})
 		s.post(func() { s.disconnected(in, l) })
 	}()
-	go func() {
-		if _, err := l.call(context.Background(), wire.HostLease{Registry: registry, Name: name}); err != nil {
+	go l.tell(wire.HostLease{Registry: registry, Name: name}, wire.HostWatch{})
+}
+
+// tell sends commands whose answers nobody waits for.
+func (l *link) tell(commands ...wire.Command) {
+	for _, c := range commands {
+		l.mu.Lock()
+		l.last++
+		id := strconv.Itoa(l.last)
+		l.mu.Unlock()
+		if err := l.send(wire.Request{ID: id, Command: c}); err != nil {
 			return
 		}
-		st, err := l.status(wire.HostWatch{})
-		if err != nil {
-			return
-		}
-		s.post(func() { s.told(in, l, st) })
-	}()
+	}
 }
 
 // status asks a host for its status.

@@ -213,6 +213,7 @@ func (s *Supervisor) again(in *instance, why string) {
 		s.reconcile(in)
 		return
 	}
+	in.automatic = true
 	if d.After > 0 {
 		s.launchAfter(in, d.After)
 	}

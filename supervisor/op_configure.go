@@ -15,8 +15,10 @@ import (
 // configureOp replaces an instance's spec.
 type configureOp struct{ cmd wire.Configure }
 
-func (o *configureOp) prepare(context.Context, *Supervisor) *wire.Error { return nil }
-func (o *configureOp) discard(*Supervisor)                              {}
+func (o *configureOp) prepare(context.Context, *Supervisor) *wire.Error {
+	return checkSupport(o.cmd.Spec)
+}
+func (o *configureOp) discard(*Supervisor) {}
 
 func (o *configureOp) plan(s *Supervisor, c *call) (change, *wire.Error) {
 	in, err := s.need(o.cmd.Instance)

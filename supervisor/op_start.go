@@ -85,6 +85,9 @@ func (o *startOp) prepare(_ context.Context, s *Supervisor) *wire.Error {
 
 // checkSpec refuses what could not be started: no such folder, no such program.
 func checkSpec(spec wire.Spec, env map[string]string) *wire.Error {
+	if err := checkSupport(spec); err != nil {
+		return err
+	}
 	st, err := os.Stat(spec.Cwd)
 	if err != nil || !st.IsDir() {
 		return wire.Errorf(wire.InvalidRequest, "the directory %s does not exist", spec.Cwd).At("/command/spec/cwd")
@@ -100,6 +103,18 @@ func checkSpec(spec wire.Spec, env map[string]string) *wire.Error {
 	maps.Copy(all, env)
 	if _, err := host.LookPath(spec.Argv[0], spec.Cwd, all); err != nil {
 		return wire.Errorf(wire.InvalidRequest, "%v", err).At("/command/spec/argv/0")
+	}
+	return nil
+}
+
+// checkSupport refuses promises that this version would not keep.
+func checkSupport(spec wire.Spec) *wire.Error {
+	for member, asked := range map[string]bool{
+		"memory_max": spec.MemoryMax != 0, "idle_unload_ms": spec.IdleUnloadMS != 0, "exclusive": spec.Exclusive, "permission": spec.Permission != nil,
+	} {
+		if asked {
+			return wire.Errorf(wire.UnsupportedMethod, "%s is not enforced by this version: leave it out", member).At("/command/spec/" + member)
+		}
 	}
 	return nil
 }
@@ -156,8 +171,7 @@ func (o *startOp) apply(s *Supervisor, in *instance, rec registry.Instance, runn
 		return
 	}
 	in.rec, in.parked = rec, false
-	in.restarts.Clear()
-	in.stopTimer()
+	in.byHand()
 	if o.cmd.Foreground && in.host == noHost {
 		s.expect(in)
 		return
@@ -316,8 +330,7 @@ func (o *restartOp) plan(s *Supervisor, c *call) (change, *wire.Error) {
 		apply: func() {
 			in.rec, in.parked = rec, false
 			in.asked.restart = false
-			in.restarts.Clear()
-			in.stopTimer()
+			in.byHand()
 			s.reconcile(in)
 		},
 	}, nil

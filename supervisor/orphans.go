@@ -17,11 +17,7 @@ func (s *Supervisor) addOrphan(f finding) {
 		})
 		s.post(func() { s.orphanGone(o) })
 	}()
-	go func() {
-		if st, err := o.link.status(wire.HostWatch{}); err == nil {
-			s.post(func() { s.orphanTold(o, st) })
-		}
-	}()
+	go o.link.tell(wire.HostWatch{})
 	s.views.touchOrphans()
 }
 

@@ -186,5 +186,6 @@ func (s *Supervisor) specFile(in *instance) host.SpecFile {
 	return host.SpecFile{
 		ID: in.rec.ID, Name: in.rec.Name, Wanted: in.rec.Wanted, Revision: in.rec.Revision, Incarnation: in.rec.Incarnation,
 		Registry: s.db.UUID(), Spec: in.rec.Spec, EnvNames: in.rec.EnvNames, Over: in.rec.Over, Reason: in.rec.Reason,
+		Automatic: in.automatic,
 	}
 }

@@ -62,7 +62,7 @@ type StopDone struct {
 // HostOps is the set of operations of a host's socket.
 var HostOps = NewSet(
 	Operation{Command: HostGetStatus{}, Result: HostStatus{}},
-	Operation{Command: HostWatch{}, Result: HostStatus{}},
+	Operation{Command: HostWatch{}, Result: struct{}{}},
 	Operation{Command: HostTail{}, Result: struct{}{}},
 	Operation{Command: HostStop{}, Result: StopDone{}, Mutation: true},
 	Operation{Command: HostRestart{}, Result: HostStatus{}, Mutation: true},
@@ -74,7 +74,7 @@ var HostOps = NewSet(
 // HostGetStatus asks for the status once.
 type HostGetStatus struct{}
 
-// HostWatch asks for the status now and after every change.
+// HostWatch asks for frames of type status: one now, and one after every change.
 type HostWatch struct{}
 
 // HostTail turns frames of type tail on or off: they cost the host something,

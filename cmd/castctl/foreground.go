@@ -19,7 +19,7 @@ func hostForeground(c *cli.Context, home lease.Home, cl *client.Client, in wire.
 	err := runHost(context.WithoutCancel(c.Context), host.Config{
 		Home: home, ID: in.ID, Incarnation: *in.Incarnation, Foreground: true, Echo: os.Stdout,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-		Published: func() {
+		Published: func([]byte) {
 			// The supervisor cannot know when; it is told.
 			go cl.Call(context.WithoutCancel(c.Context), wire.NewID(), wire.Adopt{ID: in.ID}, nil)
 		},

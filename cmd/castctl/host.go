@@ -10,10 +10,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/castctl/castctl/client"
 	"github.com/castctl/castctl/internal/host"
+	"github.com/castctl/castctl/internal/proc"
 	"github.com/castctl/castctl/lease"
 	"github.com/castctl/castctl/updater"
 	"github.com/castctl/castctl/wire"
@@ -35,13 +34,14 @@ func hostMain(args []string) int {
 		fmt.Fprintln(os.Stderr, "castctl: host: this is started by the supervisor only")
 		return 2
 	}
+	proc.NameSelf(programName)
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	home, err := lease.FindHome(args[0])
 	if err == nil {
 		ready := handedDown(readyFD)
 		err = runHost(context.Background(), host.Config{
 			Home: home, ID: args[1], Incarnation: args[2], Log: log, Alive: handedDown(aliveFD),
-			Published: func() { tellReady(ready, home.Instance(args[1])) },
+			Published: func(record []byte) { tellReady(ready, record) },
 		})
 	}
 	if err != nil {
@@ -68,15 +68,9 @@ func runHost(ctx context.Context, cfg host.Config) error {
 }
 
 // tellReady passes the record on and closes the descriptor.
-func tellReady(ready io.WriteCloser, folder lease.Folder) {
+func tellReady(ready io.WriteCloser, record []byte) {
 	defer ready.Close()
-	record, err := folder.ReadHost()
-	if err != nil {
-		return
-	}
-	if b, err := json.Marshal(record); err == nil {
-		ready.Write(append(b, '\n'))
-	}
+	ready.Write(record)
 }
 
 // askRegistry asks the supervisor, if one lives, whether the registry names

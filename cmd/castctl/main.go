@@ -13,6 +13,9 @@ import (
 	"github.com/castctl/castctl/registry"
 )
 
+// programName is what the processes are called in listings.
+const programName = "castctl"
+
 func main() { os.Exit(run(os.Args)) }
 
 // run dispatches the programs that castctl is made of. A host comes first and

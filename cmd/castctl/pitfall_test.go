@@ -57,7 +57,7 @@ func (w *world) forge(name string, change func(*lease.Host)) {
 	}
 	r := lease.Host{Mark: mark, ID: in.ID, Name: name, Incarnation: *in.Incarnation, Socket: filepath.Join(w.home, "run", "x.sock")}
 	change(&r)
-	if err := folder.PublishHost(r); err != nil {
+	if _, err := folder.PublishHost(r); err != nil {
 		w.t.Fatal(err)
 	}
 }

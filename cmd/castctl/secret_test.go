@@ -151,8 +151,12 @@ func TestEnvironment(t *testing.T) {
 	w.env = append(plain, "SUPERVISORS_OWN=1")
 	w.must("sweep")
 	w.env = plain
-	kill9(t, identity(t, w.instance("a").HostPID))
-	until(t, "it runs in another host", func() bool { in := w.instance("a"); return in.PID != nil && in.State == "running" })
+	old := identity(t, w.instance("a").HostPID)
+	kill9(t, old)
+	until(t, "it runs in another host", func() bool {
+		in := w.instance("a")
+		return in.State == "running" && in.HostPID != nil && *in.HostPID != old.PID
+	})
 	if env = w.environment("a"); env["SUPERVISORS_OWN"] != "" {
 		t.Error("the supervisor's environment got into an agent")
 	}

@@ -54,6 +54,7 @@ func supervise(c *cli.Context) error {
 	detached := c.Bool("detached")
 	tell := func(string) {}
 	if detached {
+		proc.NameSelf(programName)
 		ready := handedDown(readyFD)
 		tell = func(line string) {
 			fmt.Fprintln(ready, line)

@@ -86,20 +86,23 @@ func (d *door) exit(v *visitor) {
 	}
 }
 
-// publish shows a new status to every watcher.
-func (d *door) publish(s *wire.HostStatus) {
-	b, err := json.Marshal(wire.HostFrame{Type: "status", Status: s})
-	if err != nil {
-		return
-	}
-	b = append(b, '\n')
+// publish shows a new status to every watcher. Without one it is not even made.
+func (d *door) publish(status func() *wire.HostStatus) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.status = b
+	d.status = nil
 	for v := range d.visitors {
-		if v.watching.Load() {
-			v.nudge()
+		if !v.watching.Load() {
+			continue
 		}
+		if d.status == nil {
+			b, err := json.Marshal(wire.HostFrame{Type: "status", Status: status()})
+			if err != nil {
+				return
+			}
+			d.status = append(b, '\n')
+		}
+		v.nudge()
 	}
 }
 

@@ -27,6 +27,7 @@ type SpecFile struct {
 	EnvNames    []string    `json:"env_names"`
 	Over        wire.State  `json:"over,omitzero"` // finished or failed, once it is
 	Reason      string      `json:"reason,omitzero"`
+	Automatic   bool        `json:"automatic,omitzero"` // this host takes the place of a lost one
 }
 
 // ReadSpec reads an instance's spec file.

@@ -32,8 +32,9 @@ type Config struct {
 	OrphanGrace time.Duration
 	// Ask asks the registry whether it names this host.
 	Ask func(ctx context.Context, id, incarnation, registry string) lease.Answer
-	// Published is called once the host can be reached.
-	Published func()
+	// Published is called once the host can be reached, with its record as a line
+	// of JSON.
+	Published func(record []byte)
 	Log       *slog.Logger
 }
 
@@ -144,7 +145,7 @@ func (h *Host) settle() {
 			h.told = now
 			h.emit(wire.NewEvent(wire.EventState, now))
 		}
-		h.door.publish(h.status())
+		h.door.publish(h.status)
 		if h.life.over != "" && h.life.settled() {
 			h.leave = true
 		}

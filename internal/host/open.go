@@ -19,8 +19,9 @@ const lockWait = 10 * time.Second
 
 // locked is what a host holds of the file system.
 type locked struct {
-	alive *lease.Lock
-	mark  lease.Mark
+	alive  *lease.Lock
+	mark   lease.Mark
+	record []byte // host.json, as last published
 }
 
 // open takes the instance over: the lock, the spec, the journal, the socket, in
@@ -148,13 +149,13 @@ func (h *Host) begin() {
 		}).In(h.life.session(h.file.Spec), r.Turn))
 	}
 	go h.door.run()
-	h.start(false)
+	h.start(h.file.Automatic)
 	if h.life.current == nil {
 		h.publishRecord() // a start that failed is told as well
 	}
 	h.askLater(h.leasing.guard.Interval)
 	if h.cfg.Published != nil {
-		h.cfg.Published()
+		h.cfg.Published(h.locked.record)
 	}
 	h.settle()
 }
@@ -170,19 +171,20 @@ func (h *Host) publishRecord() {
 	if c := h.life.current; c != nil {
 		r.Agent = c.id
 	}
-	if err := h.folder.PublishHost(r); err != nil {
+	line, err := h.folder.PublishHost(r)
+	if err != nil {
 		h.cfg.Log.Error("the record could not be published", "err", err)
+		return
 	}
+	h.locked.record = line
 }
 
-// mend publishes the record again if it is missing or names somebody else, and
-// binds the socket again if a cleaner removed it.
+// mend publishes the record again if it is missing or overwritten, and binds the socket again if a cleaner removed it.
 func (h *Host) mend(changed bool) {
 	if !h.folderStands() {
 		return
 	}
-	now, err := h.folder.ReadHost()
-	if changed || err != nil || now.Incarnation != h.cfg.Incarnation {
+	if changed || !h.folder.HostStands(h.locked.record) {
 		h.publishRecord()
 	}
 	if _, err := os.Lstat(h.door.path); errors.Is(err, os.ErrNotExist) {
@@ -218,10 +220,8 @@ func (h *Host) close() {
 	if err := h.journal.Close(); err != nil {
 		h.cfg.Log.Error("the journal could not be closed", "err", err)
 	}
-	if h.folderStands() {
-		if now, err := h.folder.ReadHost(); err == nil && now.Incarnation == h.cfg.Incarnation {
-			os.Remove(h.folder.HostFile())
-		}
+	if h.folderStands() && h.folder.HostStands(h.locked.record) {
+		os.Remove(h.folder.HostFile())
 	}
 	// The alive lock is left to the kernel: it is free when the process is dead.
 }

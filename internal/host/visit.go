@@ -68,7 +68,7 @@ func (h *Host) speak(v *visitor, reading <-chan struct{}) {
 		case <-reading:
 			return
 		case <-v.wake:
-			if latest := h.door.latest(); v.watching.Load() && (len(shown) == 0 || &latest[0] != &shown[0]) {
+			if latest := h.door.latest(); v.watching.Load() && newer(latest, shown) {
 				shown, b = latest, latest
 				break
 			}
@@ -86,11 +86,16 @@ func (h *Host) speak(v *visitor, reading <-chan struct{}) {
 
 // lastWords shows a watcher the final status before the host leaves.
 func (h *Host) lastWords(v *visitor, shown []byte) {
-	latest := h.door.latest()
-	if v.watching.Load() && len(latest) > 0 && (len(shown) == 0 || &latest[0] != &shown[0]) {
+	if latest := h.door.latest(); v.watching.Load() && newer(latest, shown) {
 		v.conn.SetWriteDeadline(time.Now().Add(time.Second))
 		v.conn.Write(latest)
 	}
+}
+
+// newer reports whether a frame is another than the one last shown: each is
+// encoded once, for all.
+func newer(latest, shown []byte) bool {
+	return len(latest) > 0 && (len(shown) == 0 || &latest[0] != &shown[0])
 }
 
 // listen reads requests until the connection ends or speaks nonsense.
@@ -117,9 +122,9 @@ func (h *Host) handle(v *visitor, r wire.Request) {
 	case wire.HostGetStatus:
 		succeed(h.status())
 	case wire.HostWatch:
-		succeed(h.status())
 		v.watching.Store(true)
-		h.door.publish(h.status())
+		succeed(struct{}{})
+		h.door.publish(h.status)
 	case wire.HostTail:
 		h.follow(v, c.On)
 		succeed(struct{}{})

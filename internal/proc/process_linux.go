@@ -117,3 +117,7 @@ func (p *Process) poll(ctx context.Context) error {
 // SelfExe is the path by which the caller starts its own program again: the
 // very file that it runs, whatever stands at the old path by now.
 func SelfExe() string { return "/proc/self/exe" }
+
+// NameSelf sets the name that process listings show: one that was started
+// through [SelfExe] would be called exe.
+func NameSelf(name string) { os.WriteFile("/proc/self/comm", []byte(name), 0) }
