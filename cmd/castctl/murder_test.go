@@ -202,6 +202,9 @@ func TestMurderHost(t *testing.T) {
 	if *after.HostPID == *before.HostPID || after.Run != before.Run+1 {
 		t.Errorf("run %d in host %d follows run %d in host %d", after.Run, *after.HostPID, before.Run, *before.HostPID)
 	}
+	if after.Restarts != 1 {
+		t.Errorf("%d restarts are counted, want 1", after.Restarts)
+	}
 	w.checkExits(t, after, 2)
 }
 
