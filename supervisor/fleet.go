@@ -101,10 +101,11 @@ const (
 // facts is all that an instance's state depends on.
 type facts struct {
 	host    hostState
-	told    wire.State // what a connected host says; empty without a connection
+	told    wire.State // what the host last said; empty before it said anything
+	fresh   bool       // this supervisor spawned the host
 	wanted  wire.Wanted
-	over    wire.State
-	waiting bool // for the next spawn
+	over    wire.State // finished or failed: it ended by itself
+	waiting bool       // for the next spawn
 }
 
 // next is the state as a function of the facts. The order of the cases is the
@@ -117,16 +118,12 @@ func next(f facts) wire.State {
 		return wire.Unknown
 	case f.host == hostLost:
 		return wire.Lost
-	case f.host == hostSpawning:
+	case f.host == hostSpawning || f.host == hostAlive && f.told == "" && f.fresh:
 		return wire.Starting
 	case f.host == hostAlive && f.told == "":
 		return wire.Unknown
-	case f.host == hostAlive && f.told.Over() && f.wanted == wire.WantRunning && f.told == wire.Stopped:
+	case f.host == hostAlive && f.told == wire.Stopped && f.wanted == wire.WantRunning:
 		return wire.Stopping // it leaves, although nobody wants that
-	case f.host == hostAlive && f.told.Over():
-		return f.told
-	case f.host == hostAlive && f.wanted == wire.WantStopped && f.told != wire.Stopping:
-		return f.told // the stop waits until the instance is idle, or is on its way
 	case f.host == hostAlive:
 		return f.told
 	case f.over != "":
@@ -141,7 +138,7 @@ func next(f facts) wire.State {
 }
 
 func (in *instance) facts() facts {
-	f := facts{host: in.host, wanted: in.rec.Wanted, over: in.rec.Over, waiting: in.timer != nil}
+	f := facts{host: in.host, wanted: in.rec.Wanted, over: in.rec.Over, fresh: !in.spawned.IsZero(), waiting: in.timer != nil}
 	if in.status != nil {
 		f.told = in.status.State
 	}

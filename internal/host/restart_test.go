@@ -86,27 +86,3 @@ func TestPolicies(t *testing.T) {
 		}
 	}
 }
-
-// TestState is the state for every combination of facts.
-func TestState(t *testing.T) {
-	for i := range 1 << 5 {
-		f := facts{stopping: i&1 != 0, agent: i&2 != 0, clearing: i&4 != 0, backoff: i&8 != 0}
-		if i&16 != 0 {
-			f.over = wire.Failed
-		}
-		want := wire.Starting
-		switch {
-		case f.over != "":
-			want = f.over
-		case f.stopping:
-			want = wire.Stopping
-		case f.agent && !f.clearing:
-			want = wire.Running
-		case f.backoff:
-			want = wire.BackingUp
-		}
-		if got := next(f); got != want {
-			t.Errorf("%+v: %s, want %s", f, got, want)
-		}
-	}
-}
