@@ -32,7 +32,7 @@ func Check(path string) (err error) {
 		if err != nil {
 			return err
 		}
-		for _, b := range [][]byte{bMeta, bInstances, bNames, bReceipts, bHistory} {
+		for _, b := range [][]byte{bMeta, bInstances, bNames, bReceipts, bReceiptTimes, bHistory} {
 			if tx.Bucket(b) == nil {
 				return fmt.Errorf("%w: it has no %s", ErrDamaged, b)
 			}

@@ -21,11 +21,12 @@ import (
 const Schema = 1
 
 var (
-	bMeta      = []byte("meta")
-	bInstances = []byte("instances")
-	bNames     = []byte("names")
-	bReceipts  = []byte("receipts")
-	bHistory   = []byte("history")
+	bMeta         = []byte("meta")
+	bInstances    = []byte("instances")
+	bNames        = []byte("names")
+	bReceipts     = []byte("receipts")
+	bReceiptTimes = []byte("receipt_times") // time and id of each receipt, for the oldest
+	bHistory      = []byte("history")
 
 	kSchema = []byte("schema")
 	kUUID   = []byte("uuid")
@@ -81,7 +82,7 @@ func create(path string) (*DB, error) {
 	}
 	r := &DB{bolt: db, path: path, uuid: wire.NewID(), fresh: true}
 	err = db.Update(func(tx *bolt.Tx) error {
-		for _, b := range [][]byte{bInstances, bNames, bReceipts, bHistory} {
+		for _, b := range [][]byte{bInstances, bNames, bReceipts, bReceiptTimes, bHistory} {
 			if _, err := tx.CreateBucketIfNotExists(b); err != nil {
 				return err
 			}

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"fmt"
-	"time"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -66,60 +65,6 @@ func (t *Tx) DeleteInstance(id, incarnation string) error {
 	return b.Delete([]byte(id))
 }
 
-// Receipt looks a receipt up; ok is false if there is none.
-func (t *Tx) Receipt(id string) (s Stored, ok bool, err error) {
-	v := t.tx.Bucket(bReceipts).Get([]byte(id))
-	if v == nil {
-		return Stored{}, false, nil
-	}
-	return s, true, decode(v, &s)
-}
-
-// PutReceipt stores a receipt.
-func (t *Tx) PutReceipt(id string, s Stored) error {
-	b, err := encode(s)
-	if err != nil {
-		return err
-	}
-	return t.tx.Bucket(bReceipts).Put([]byte(id), b)
-}
-
-// OldestReceipt reports whether any receipt is older than the given time.
-func (t *Tx) OldestReceipt(before time.Time) bool {
-	old := false
-	t.eachReceipt(before, func([]byte) bool { old = true; return false })
-	return old
-}
-
-// PruneReceipts removes receipts older than the given time, at most max of
-// them, so that one transaction stays short.
-func (t *Tx) PruneReceipts(before time.Time, max int) error {
-	var old [][]byte
-	t.eachReceipt(before, func(k []byte) bool {
-		old = append(old, append([]byte(nil), k...))
-		return len(old) < max
-	})
-	for _, k := range old {
-		if err := t.tx.Bucket(bReceipts).Delete(k); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// eachReceipt goes through the receipts that are older than the given time.
-func (t *Tx) eachReceipt(before time.Time, yield func(id []byte) bool) {
-	c := t.tx.Bucket(bReceipts).Cursor()
-	for k, v := c.First(); k != nil; k, v = c.Next() {
-		var s struct {
-			At time.Time `json:"at"`
-		}
-		if err := decode(v, &s); err == nil && s.At.Before(before) && !yield(k) {
-			return
-		}
-	}
-}
-
 // keptFacts bounds the history.
 const keptFacts = 10_000
 
@@ -164,6 +109,3 @@ func (t *Tx) FactBounds() (first, last uint64) {
 	k, _ := t.tx.Bucket(bHistory).Cursor().First()
 	return parse(k), t.tx.Bucket(bHistory).Sequence()
 }
-
-// DeleteReceipt takes a receipt back: its mutation was refused.
-func (t *Tx) DeleteReceipt(id string) error { return t.tx.Bucket(bReceipts).Delete([]byte(id)) }

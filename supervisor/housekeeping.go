@@ -19,7 +19,7 @@ func (s *Supervisor) housekeeping() {
 	before := wire.Now().Add(-receiptsLast)
 	var due bool
 	s.db.View(func(tx *registry.Tx) error {
-		due = tx.OldestReceipt(before)
+		due = tx.HasReceiptBefore(before)
 		return nil
 	})
 	if !due {
