@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"fmt"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -289,9 +288,13 @@ func noInstance(ref string) *wire.Error {
 // keysOf is what a change to an instance touches.
 func keysOf(in *instance) []string { return []string{"id " + in.rec.ID, "name " + in.rec.Name} }
 
-func fact(in *instance, state wire.State, format string, args ...any) wire.Event {
-	reason := fmt.Sprintf(format, args...)
+// fact is an event of the supervisor's own history.
+func fact(in *instance, state wire.State, reason string) wire.Event {
+	return factOf(in.rec.ID, state, reason)
+}
+
+func factOf(id string, state wire.State, reason string) wire.Event {
 	ev := wire.NewEvent(wire.EventState, wire.StateData{State: state, Reason: &reason, Holds: []wire.Hold{}})
-	ev.Instance, ev.Time = in.rec.ID, wire.Now()
+	ev.Instance, ev.Time = id, wire.Now()
 	return ev
 }

@@ -138,10 +138,19 @@ func (*reapOp) prepare(context.Context, *Supervisor) *wire.Error { return nil }
 func (*reapOp) discard(*Supervisor)                              {}
 
 func (o *reapOp) plan(s *Supervisor, c *call) (change, *wire.Error) {
+	var facts []wire.Event
+	for _, t := range o.cmd.Targets {
+		if found := s.reapTarget(t); found != nil {
+			facts = append(facts, factOf(found.record.ID, wire.Stopping, "reaped by hand"))
+		}
+	}
 	return change{write: func(tx *registry.Tx) error {
-		ev := wire.NewEvent(wire.EventNotice, wire.NoticeData{Kind: wire.NoticeAdopted, Message: fmt.Sprintf("%d targets are to be reaped", len(o.cmd.Targets))})
-		ev.Time = wire.Now()
-		return tx.AppendFact(ev)
+		for _, ev := range facts {
+			if err := tx.AppendFact(ev); err != nil {
+				return err
+			}
+		}
+		return nil
 	}}, nil
 }
 

@@ -163,7 +163,7 @@ func (s *Supervisor) over(in *instance, state wire.State, reason string) {
 	s.change(change{
 		keys: keysOf(in),
 		write: func(tx *registry.Tx) error {
-			if err := tx.AppendFact(fact(in, state, "%s", reason)); err != nil {
+			if err := tx.AppendFact(fact(in, state, reason)); err != nil {
 				return err
 			}
 			return tx.PutInstance(rec)
