@@ -16,6 +16,7 @@ const (
 func (s *Supervisor) housekeeping() {
 	s.leaveIfIdle()
 	s.reaper.collect()
+	s.capJournals()
 	before := wire.Now().Add(-receiptsLast)
 	var due bool
 	s.db.View(func(tx *registry.Tx) error {

@@ -25,7 +25,10 @@ type Config struct {
 	BuildID    string
 	Foreground bool // somebody watches it: it never leaves by itself
 	NoResume   bool // do not start what ran before the last boot
-	Log        *slog.Logger
+	// JournalsMax is how many bytes all journals may take together; 0 is
+	// [DefaultJournalsMax].
+	JournalsMax int64
+	Log         *slog.Logger
 }
 
 // ErrRunning says that another supervisor holds the daemon lock.

@@ -98,6 +98,7 @@ var hostRequests = []wire.Command{
 	wire.HostConfigure{Name: "fix", Spec: fullSpec, Revision: 2},
 	wire.HostSubmit{Request: "r-1", CommittedAt: time.Date(2026, 1, 2, 3, 4, 5, 678000, time.UTC), Submit: wire.Submit{Instance: "fix", Text: "hi"}},
 	wire.HostLease{Registry: "00ff", Name: "fix"},
+	wire.HostTrim{Max: 1 << 20},
 }
 
 // encoded writes the golden requests of a program.

@@ -69,6 +69,7 @@ var HostOps = NewSet(
 	Operation{Command: HostConfigure{}, Result: HostStatus{}, Mutation: true},
 	Operation{Command: HostSubmit{}, Result: HostSubmitted{}, Mutation: true},
 	Operation{Command: HostLease{}, Result: struct{}{}, Mutation: true},
+	Operation{Command: HostTrim{}, Result: struct{}{}, Mutation: true},
 )
 
 // HostGetStatus asks for the status once.
@@ -126,6 +127,12 @@ type HostLease struct {
 	Name     string `json:"name" wire:"name"`
 }
 
+// HostTrim makes a host drop its journal's oldest segments, once: all journals
+// of the home together take too much.
+type HostTrim struct {
+	Max int64 `json:"max" wire:"min=1"` // bytes
+}
+
 // Op names the operation. Those called hello, status and stop are the same in
 // all versions to come.
 func (HostGetStatus) Op() string { return "status" }
@@ -136,3 +143,4 @@ func (HostRestart) Op() string   { return "restart" }
 func (HostConfigure) Op() string { return "configure" }
 func (HostSubmit) Op() string    { return "submit" }
 func (HostLease) Op() string     { return "lease" }
+func (HostTrim) Op() string      { return "trim" }

@@ -115,7 +115,7 @@ const supervisorReady = "ready"
 // supervisorEnv is the supervisor's own environment, which is never an agent's.
 func supervisorEnv() []string {
 	env := crashpoint.Env()
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "LANG", graceVariable} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "LANG", graceVariable, journalsVariable} {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)
 		}

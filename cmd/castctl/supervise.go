@@ -24,6 +24,10 @@ import (
 
 const supervisorLog = "supervisor.log"
 
+// journalsVariable sets how much all journals together may take, also for a
+// supervisor that another command starts.
+const journalsVariable = "CAST_JOURNALS_MAX"
+
 func superviseCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "supervise",
@@ -34,6 +38,7 @@ func superviseCommand() *cli.Command {
 			&cli.StringFlag{Name: "listen", Usage: "loopback `ADDRESS` to listen on", Value: "127.0.0.1:0"},
 			&cli.BoolFlag{Name: "no-resume", Usage: "do not start what ran before the last boot"},
 			&cli.BoolFlag{Name: "memory", Usage: "use a private temporary home, removed at the end"},
+			&cli.StringFlag{Name: "journals-max", Usage: "how much all journals together may take, as a `SIZE`", Value: "10GiB", EnvVars: []string{journalsVariable}},
 			&cli.BoolFlag{Name: "detached", Hidden: true},
 			&cli.StringFlag{Name: "owner", Hidden: true},
 		},
@@ -83,6 +88,10 @@ func superviseHome(c *cli.Context, detached bool, tell func(string)) error {
 	if err := notInside(home); err != nil {
 		return err
 	}
+	var journals int64
+	if err := setBytes(&journals, c.String("journals-max")); err != nil {
+		return usage{"--journals-max: " + err.Error()}
+	}
 	os.Unsetenv("CAST_INSTANCE") // a supervisor is never part of an agent's tree
 	log, closeLog, err := supervisorLogger(home, detached)
 	if err != nil {
@@ -90,7 +99,8 @@ func superviseHome(c *cli.Context, detached bool, tell func(string)) error {
 	}
 	defer closeLog()
 	sup, err := supervisor.Open(c.Context, supervisor.Config{
-		Home: home, Version: updater.Version, BuildID: updater.Self(), Foreground: !detached, NoResume: c.Bool("no-resume"), Log: log,
+		Home: home, Version: updater.Version, BuildID: updater.Self(), Foreground: !detached, NoResume: c.Bool("no-resume"),
+		JournalsMax: journals, Log: log,
 	})
 	if err != nil {
 		return err

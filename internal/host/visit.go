@@ -131,6 +131,9 @@ func (h *Host) handle(v *visitor, r wire.Request) {
 	case wire.HostLease:
 		h.leased(v, c)
 		succeed(struct{}{})
+	case wire.HostTrim:
+		h.journal.Trim(c.Max)
+		succeed(struct{}{})
 	case wire.HostConfigure:
 		h.configure(c)
 		succeed(h.status())

@@ -229,20 +229,20 @@ func (j *Journal) rotate() error {
 	}
 	j.syncer.retire(old)
 	j.closed = append(j.closed, done)
-	j.drop()
+	j.drop(j.cfg.Max)
 	return nil
 }
 
 // drop removes the oldest segments while all together exceed the cap.
-func (j *Journal) drop() {
-	if j.cfg.Max <= 0 {
+func (j *Journal) drop(max int64) {
+	if max <= 0 {
 		return
 	}
 	total := j.size + j.cfg.Segment // room for the one that begins
 	for _, s := range j.closed {
 		total += s.size
 	}
-	for len(j.closed) > 0 && total > j.cfg.Max {
+	for len(j.closed) > 0 && total > max {
 		os.Remove(segmentPath(j.dir, j.closed[0].first))
 		total -= j.closed[0].size
 		j.closed = j.closed[1:]
@@ -254,7 +254,7 @@ func (j *Journal) SetMax(max int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.cfg.Max = max
-	j.drop()
+	j.drop(j.cfg.Max)
 }
 
 // Last is the position of the last event.
