@@ -17,9 +17,15 @@
 // gets nothing. Over the unix socket the kernel vouches for the client, and the
 // token stays at home.
 //
+// One that does not prove itself in time is not waited for; one that leaves just
+// then is not mistaken for its successor.
+//
 // # Errors
 //
 // A [wire.Error] says whether the change may have happened. Nothing here
-// retries by itself: a dropped connection is delivery unknown, and a deliberate
-// retry with the same id is safe.
+// retries by itself: a connection that drops after the first byte of a request
+// has left is delivery unknown, and a deliberate retry with the same id is safe.
+// Before that byte the connection is looked at, so a request to a supervisor that
+// had closed it is known not to have been sent. A connection that was lost stays
+// lost: connect again.
 package client

@@ -17,6 +17,16 @@ type Config struct {
 	// Start starts a supervisor and returns when it has published itself. Nil
 	// means that none is started.
 	Start func(ctx context.Context, home lease.Home) error
+	// Proof is how long a supervisor that was found may take to prove itself.
+	// Zero is 3 s.
+	Proof time.Duration
+}
+
+func (c Config) proof() time.Duration {
+	if c.Proof == 0 {
+		return 3 * time.Second
+	}
+	return c.Proof
 }
 
 // startBound is how long a starting supervisor may take to publish itself.
@@ -44,40 +54,34 @@ func (e *Mismatch) Hint() string {
 var ErrInside = errors.New("no supervisor runs, and none is started from inside one of its own instances")
 
 // Connect finds the home's supervisor, starts one if none lives and the
-// configuration says how, and connects to it.
+// configuration says how, and connects to it. One that leaves just then is not
+// taken for the one that is meant: Connect looks again.
 func Connect(ctx context.Context, cfg Config) (*Client, error) {
-	server, err := cfg.Home.Living()
-	if errors.Is(err, lease.ErrNoServer) && cfg.Start != nil {
-		server, err = start(ctx, cfg)
+	for looks := 1; ; looks++ {
+		server, err := cfg.Home.Living()
+		if errors.Is(err, lease.ErrNoServer) && cfg.Start != nil {
+			server, err = start(ctx, cfg)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if server.Protocol.Min > wire.Protocol || server.Protocol.Max < wire.Protocol {
+			return nil, &Mismatch{Theirs: server.Protocol, Version: server.Version}
+		}
+		c, err := dial(ctx, server, cfg.proof())
+		if err == nil || looks == maxLooks || ctx.Err() != nil || !replaced(cfg.Home, server) {
+			return c, err
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	if server.Protocol.Min > wire.Protocol || server.Protocol.Max < wire.Protocol {
-		return nil, &Mismatch{Theirs: server.Protocol, Version: server.Version}
-	}
-	c, err := dial(ctx, server)
-	if err != nil && !errors.Is(err, ErrImpostor) && ended(ctx, cfg.Home, server) {
-		return Connect(ctx, cfg) // it was about to end: look again
-	}
-	return c, err
 }
 
-// dyingBound is how long a supervisor that does not answer may take to turn out
-// to be ending.
-const dyingBound = time.Second
+// maxLooks is how many supervisors may leave while they are connected to.
+const maxLooks = 3
 
-// ended waits a moment for the end of a supervisor that does not answer. A
-// process that was killed loses its sockets before it is seen to be dead.
-func ended(ctx context.Context, home lease.Home, server lease.Server) bool {
-	p, v := server.Find(home.DaemonLock())
-	if p == nil {
-		return v == lease.Gone
-	}
-	defer p.Close()
-	ctx, cancel := context.WithTimeout(ctx, dyingBound)
-	defer cancel()
-	return p.Wait(ctx) == nil
+// replaced reports whether a supervisor's record is not its own any more.
+func replaced(home lease.Home, server lease.Server) bool {
+	now, err := home.Living()
+	return errors.Is(err, lease.ErrNoServer) || err == nil && now.InstanceID != server.InstanceID
 }
 
 // start starts a supervisor, alone: whoever comes second waits for the first

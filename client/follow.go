@@ -4,15 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
-	"time"
-
-	"github.com/go-json-experiment/json"
-
-	"github.com/castctl/castctl/wire"
 )
 
 // Frame is one frame of an event stream.
@@ -23,16 +18,21 @@ type Frame struct {
 }
 
 // Stream is an open event stream. It takes the client's connection for itself.
+// Next belongs to one goroutine; Close may be called from any.
 type Stream struct {
 	c    *Client
 	body io.ReadCloser
 	r    *bufio.Reader
 	stop func() bool
+	why  func() error // of the end, if the context is it
 }
+
+// errStreams refuses what would have to wait for ever.
+var errStreams = errors.New("the connection carries a stream")
 
 // Follow opens a stream: the overview, or the full events of the named
 // instances, from the given position on. The client can do nothing else from
-// then on.
+// then on. A failure is a [*wire.Error].
 func (c *Client) Follow(ctx context.Context, after string, instances ...string) (*Stream, error) {
 	q := url.Values{"instance": instances}
 	if after != "" {
@@ -40,35 +40,44 @@ func (c *Client) Follow(ctx context.Context, after string, instances ...string) 
 	}
 	req, err := c.request(ctx, http.MethodGet, "/v1/events?"+q.Encode(), nil)
 	if err != nil {
-		return nil, err
+		return nil, unreachable(err)
 	}
-	c.mu.Lock() // for good
-	stop := context.AfterFunc(ctx, func() { c.conn.SetDeadline(time.Unix(0, 1)) })
+	if err := c.acquire(ctx); err != nil {
+		return nil, unreachable(err)
+	}
+	defer c.release()
+	stop := c.interruptedBy(ctx)
 	resp, err := c.exchange(req)
+	if err == nil && resp.StatusCode == http.StatusOK {
+		c.dead = errStreams
+		return &Stream{c: c, body: resp.Body, r: bufio.NewReaderSize(resp.Body, 64<<10), stop: stop, why: ctx.Err}, nil
+	}
+	var b []byte
+	if err == nil {
+		defer resp.Body.Close()
+		b, err = io.ReadAll(resp.Body)
+	}
+	if !stop() {
+		err = ctx.Err()
+	}
 	if err != nil {
-		return nil, wire.Errorf(wire.Unavailable, "the supervisor cannot be reached: %v", err)
+		c.lose(err)
+		return nil, unreachable(err)
 	}
-	if resp.StatusCode != http.StatusOK {
-		b, _ := io.ReadAll(resp.Body)
-		var body struct {
-			Error *wire.Error `json:"error"`
-		}
-		if json.Unmarshal(b, &body) == nil && body.Error != nil {
-			return nil, body.Error
-		}
-		return nil, fmt.Errorf("the supervisor answered with status %d", resp.StatusCode)
-	}
-	return &Stream{c: c, body: resp.Body, r: bufio.NewReaderSize(resp.Body, 64<<10), stop: stop}, nil
+	return nil, refusal(b, resp.StatusCode)
 }
 
 // Next returns the next frame. At the end of the stream, of the context or of
-// the connection it returns an error.
+// the connection it returns an error: [io.EOF], the context's, or another.
 func (s *Stream) Next() (Frame, error) {
 	var f Frame
 	for {
 		line, err := s.r.ReadBytes('\n')
 		if err != nil {
-			return f, err
+			if s.why() != nil {
+				err = s.why()
+			}
+			return Frame{}, err
 		}
 		line = bytes.TrimSuffix(line, []byte{'\n'})
 		if len(line) == 0 {
@@ -92,5 +101,5 @@ func (s *Stream) Next() (Frame, error) {
 // Close ends the stream and its connection.
 func (s *Stream) Close() error {
 	s.stop()
-	return s.c.conn.Close()
+	return s.c.Close()
 }

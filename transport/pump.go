@@ -4,7 +4,10 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -29,20 +32,21 @@ type pump struct {
 	large bool
 	kept  int
 	until time.Time // the read deadline in force
+	over  atomic.Bool
 }
 
-// run returns nil at the end of the stream.
+// run returns nil at the end of the stream, and after stop. What was kept then
+// is in rest until close.
 func (p *pump) run() error {
 	p.buf = make([]byte, smallBuffer)
-	defer p.shrink()
-	for {
+	for !p.over.Load() {
 		n, err := p.pipe.Read(p.buf[p.kept:])
 		if n > 0 {
 			p.take(n)
 		}
 		switch {
 		case err == nil:
-		case errors.Is(err, os.ErrDeadlineExceeded) && p.large:
+		case errors.Is(err, os.ErrDeadlineExceeded):
 			p.shrink()
 		case errors.Is(err, io.EOF):
 			return nil
@@ -50,19 +54,59 @@ func (p *pump) run() error {
 			return err
 		}
 	}
+	return p.leftover()
+}
+
+// stop ends the reading although somebody may still hold the other end. What is
+// in the pipe is still delivered, however long that takes; nothing is waited
+// for. It may be called from another goroutine.
+func (p *pump) stop() {
+	p.over.Store(true)
+	// Once a deadline has passed Read takes nothing, so run comes here. It looks
+	// at over after every deadline of its own, and cannot undo this one unseen.
+	p.pipe.SetReadDeadline(time.Unix(0, 1))
+}
+
+// leftover delivers what the pipe holds, but no more than a pipe can hold:
+// whoever goes on writing is not waited for.
+func (p *pump) leftover() error {
+	raw, err := p.pipe.SyscallConn()
+	if err != nil {
+		return err
+	}
+	for left := largeBuffer; left > 0; {
+		n, failed := 0, error(nil)
+		if err := raw.Control(func(fd uintptr) {
+			for {
+				n, failed = unix.Read(int(fd), p.buf[p.kept:])
+				if failed != unix.EINTR {
+					return
+				}
+			}
+		}); err != nil {
+			return err
+		}
+		if n <= 0 {
+			if failed == unix.EAGAIN {
+				return nil
+			}
+			return failed
+		}
+		p.take(n)
+		left -= n
+	}
+	return nil
 }
 
 func (p *pump) take(n int) {
 	have := p.kept + n
 	full := have == len(p.buf)
-	keep := p.deliver(p.buf[:have])
+	keep := min(max(p.deliver(p.buf[:have]), 0), have)
 	if keep > 0 && keep < have {
 		copy(p.buf, p.buf[have-keep:have])
 	}
 	p.kept = keep
-	if full {
-		p.grow()
-	}
+	p.fit(full)
 	if !p.large {
 		return
 	}
@@ -76,14 +120,18 @@ func (p *pump) take(n int) {
 // rest returns the bytes that were kept when the stream ended.
 func (p *pump) rest() []byte { return p.buf[:p.kept] }
 
-func (p *pump) grow() {
+// fit chooses the buffer for the next read. full says that the last one filled
+// it.
+func (p *pump) fit(full bool) {
 	switch {
-	case !p.large:
+	case full && !p.large:
 		p.large = true
 		resizePipe(p.pipe, largeBuffer)
 		p.swap(mapBuffer(largeBuffer))
 	case p.kept == len(p.buf): // one line fills it all
 		p.swap(mapBuffer(2 * len(p.buf)))
+	case len(p.buf) > largeBuffer && p.kept <= largeBuffer/2: // a giant line is over
+		p.swap(mapBuffer(largeBuffer))
 	}
 }
 
@@ -101,10 +149,19 @@ func (p *pump) shrink() {
 }
 
 func (p *pump) swap(buf []byte) {
-	old := p.buf
-	copy(buf, old[:p.kept])
+	copy(buf, p.buf[:p.kept])
+	p.free()
 	p.buf = buf
-	if len(old) > smallBuffer {
-		unmapBuffer(old)
+}
+
+// close gives the buffer back, whatever is in it.
+func (p *pump) close() {
+	p.free()
+	p.buf, p.kept = nil, 0
+}
+
+func (p *pump) free() {
+	if len(p.buf) > smallBuffer {
+		unmapBuffer(p.buf)
 	}
 }

@@ -24,23 +24,26 @@ type Config struct {
 
 	// Output switches to byte mode: the agent's output is delivered as it comes
 	// instead of line by line, and its input is never written. It returns how
-	// many bytes at the end it wants to see again (half a character).
+	// many bytes at the end it wants to see again in front of the next (half a
+	// character). At the end of the output it gets what it kept once more, and
+	// nothing behind it; what it keeps then is gone.
 	Output func(batch []byte) (keep int)
 	// Exited is called as soon as the agent's own process has ended, whoever
-	// still holds its output, before Closed.
+	// still holds its output. It comes before Closed, unless the transport had
+	// ended before the process.
 	Exited func(proc.Exit)
 
 	MaxLine int           // bytes; 0 is 64 MiB
-	Drain   time.Duration // how long output may go on after the exit; 0 is 1 s
+	Drain   time.Duration // how long others may hold the output open after the exit; 0 is 1 s
 }
 
 const (
 	// DefaultMaxLine caps a line from an agent.
 	DefaultMaxLine = 64 << 20
-	// DefaultDrain bounds the reading after an agent's exit.
+	// DefaultDrain bounds the waiting for the output's end after an agent's exit.
 	DefaultDrain = time.Second
-	// maxStderrLine caps a line of standard error; a longer one is cut up.
-	maxStderrLine = 32 << 10
+	// killBound is how long a killed process may take to be gone.
+	killBound = 2 * time.Second
 )
 
 // Subprocess is a local agent on pipes, in a session of its own.
@@ -48,18 +51,20 @@ type Subprocess struct {
 	cfg Config
 	on  Handlers
 
-	child  *proc.Child
-	stdout *os.File
-	stderr *os.File
+	stdout pump
+	stderr pump
 	tail   tail
 	junk   atomic.Int64
 
-	write sync.Mutex // held over a whole line
-	stdin *os.File
+	errors sync.Mutex // held over each line of standard error or noise
+	write  sync.Mutex // held over a whole line
 
 	mu     sync.Mutex // guards the fields below
+	child  *proc.Child
+	stdin  *os.File
 	exit   *proc.Exit
 	closed bool // by the owner
+	told   bool // that it ended on its own
 	ended  chan struct{}
 }
 
@@ -75,7 +80,18 @@ func NewSubprocess(cfg Config, on Handlers) *Subprocess {
 }
 
 // Start starts the agent. An error means that nothing runs.
-func (s *Subprocess) Start(context.Context) error {
+func (s *Subprocess) Start(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	if s.child != nil {
+		return errors.New("the transport was started before")
+	}
 	var ours, theirs [3]*os.File
 	for i := range 3 {
 		r, w, err := os.Pipe()
@@ -98,7 +114,7 @@ func (s *Subprocess) Start(context.Context) error {
 		closeAll(ours[:])
 		return err
 	}
-	s.child, s.stdin, s.stdout, s.stderr = child, ours[0], ours[1], ours[2]
+	s.child, s.stdin, s.stdout.pipe, s.stderr.pipe = child, ours[0], ours[1], ours[2]
 	started := make(chan struct{})
 	defer close(started)
 	go s.live(started)
@@ -108,172 +124,6 @@ func (s *Subprocess) Start(context.Context) error {
 func closeAll(files []*os.File) {
 	for _, f := range files {
 		f.Close()
-	}
-}
-
-// live reads until the agent is dead and its streams are dry, then tells.
-func (s *Subprocess) live(started <-chan struct{}) {
-	var reading sync.WaitGroup
-	var failure error
-	reading.Go(s.readStderr)
-	reading.Go(func() { failure = s.readStdout() })
-	dry := make(chan struct{})
-	go func() {
-		reading.Wait()
-		close(dry)
-	}()
-
-	exited := make(chan struct{})
-	go func() {
-		defer close(exited)
-		s.awaitExit()
-	}()
-
-	reason := ""
-	select {
-	case <-exited:
-		reason = "process " + s.exitString()
-		s.drain(dry)
-	case <-dry:
-		if s.cfg.Output != nil && failure == nil {
-			// In byte mode a process may close its output and go on.
-			<-exited
-			reason = "process " + s.exitString()
-			break
-		}
-		// An agent without output can still exit; give its status the chance.
-		select {
-		case <-exited:
-			reason = "process " + s.exitString()
-		case <-time.After(s.cfg.Drain):
-			reason = "end of the agent's output"
-			if failure != nil {
-				reason = fmt.Sprintf("reading the agent's output: %v", failure)
-			}
-		}
-	}
-	<-started
-	s.finish(reason)
-}
-
-// awaitExit waits on the process, never on its pipes: a grandchild may hold
-// those for ever.
-func (s *Subprocess) awaitExit() {
-	exit, err := s.child.Wait(context.Background())
-	if err != nil {
-		exit = proc.Exit{Code: -1}
-	}
-	s.mu.Lock()
-	s.exit = &exit
-	s.mu.Unlock()
-	if s.cfg.Exited != nil {
-		s.cfg.Exited(exit)
-	}
-}
-
-func (s *Subprocess) exitString() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.exit.String()
-}
-
-// drain reads on after the exit, but no longer than the bound.
-func (s *Subprocess) drain(dry <-chan struct{}) {
-	bound := time.NewTimer(s.cfg.Drain)
-	defer bound.Stop()
-	select {
-	case <-dry:
-	case <-bound.C:
-		s.stdout.Close()
-		s.stderr.Close()
-		<-dry
-	}
-}
-
-func (s *Subprocess) finish(reason string) {
-	closeAll([]*os.File{s.stdin, s.stdout, s.stderr})
-	s.mu.Lock()
-	tell := !s.closed && s.on.Closed != nil
-	s.mu.Unlock()
-	if tell {
-		s.on.Closed(reason)
-	}
-	close(s.ended)
-}
-
-func (s *Subprocess) notice(n Notice) {
-	if s.on.Notice != nil {
-		s.on.Notice(n)
-	}
-}
-
-// readStdout reads the agent's output, in lines or in batches.
-func (s *Subprocess) readStdout() error {
-	p := pump{pipe: s.stdout}
-	if s.cfg.Output != nil {
-		p.deliver = s.cfg.Output
-		err := p.run()
-		if b := p.rest(); len(b) > 0 {
-			s.cfg.Output(b)
-		}
-		return realError(err)
-	}
-	f := framer{max: s.cfg.MaxLine, line: s.message, lost: func(n int64) { s.notice(Notice{Kind: Oversize, Bytes: n}) }}
-	p.deliver = f.feed
-	err := p.run()
-	// The last line may lack its end. If it is whole, the agent only forgot it.
-	switch b := p.rest(); {
-	case f.skipped > 0:
-		f.lost(f.skipped)
-	case len(b) > 0 && IsObject(b):
-		s.message(b)
-	case len(b) > 0:
-		s.notice(Notice{Kind: Torn, Bytes: int64(len(b))})
-	}
-	return realError(err)
-}
-
-// realError drops the error by which we end the reading ourselves.
-func realError(err error) error {
-	if errors.Is(err, os.ErrClosed) {
-		return nil
-	}
-	return err
-}
-
-func (s *Subprocess) message(line []byte) {
-	if IsObject(line) {
-		if s.on.Message != nil {
-			s.on.Message(line)
-		}
-		return
-	}
-	s.junk.Add(1)
-	s.notice(Notice{Kind: NotJSON, Bytes: int64(len(line))})
-	s.stderrLine(line)
-}
-
-func (s *Subprocess) readStderr() {
-	var f framer
-	f = framer{max: maxStderrLine, line: s.stderrLine, lost: func(int64) {}}
-	p := pump{pipe: s.stderr, deliver: func(b []byte) int {
-		keep := f.feed(b)
-		if keep > maxStderrLine/2 { // a long line is passed on in pieces
-			s.stderrLine(b[len(b)-keep:])
-			f.scanned, keep = 0, 0
-		}
-		return keep
-	}}
-	p.run()
-	if b := p.rest(); len(b) > 0 {
-		s.stderrLine(b)
-	}
-}
-
-func (s *Subprocess) stderrLine(line []byte) {
-	s.tail.add(line)
-	if s.on.Stderr != nil {
-		s.on.Stderr(line)
 	}
 }
 
@@ -298,6 +148,9 @@ func (s *Subprocess) Write(object []byte) error {
 		return &WriteError{Err: ErrClosed}
 	}
 	n, err := s.stdin.Write(line)
+	if errors.Is(err, os.ErrClosed) {
+		err = ErrClosed
+	}
 	if err != nil {
 		return &WriteError{Sent: n > 0, Err: err}
 	}
@@ -305,27 +158,40 @@ func (s *Subprocess) Write(object []byte) error {
 }
 
 // CloseInput tells the agent that nothing more will come.
-func (s *Subprocess) CloseInput() error { return s.stdin.Close() }
+func (s *Subprocess) CloseInput() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stdin.Close()
+}
 
 // Close ends the agent: end of input, then, if the context ends first, SIGKILL
-// to its process group.
+// to its process group. It returns when the agent is dead and everything it
+// said was delivered. If a handler blocks, it does not wait for that for ever.
 func (s *Subprocess) Close(ctx context.Context) error {
-	s.Disown()
-	if s.child == nil {
+	s.mu.Lock()
+	s.closed = true
+	child, stdin, over := s.child, s.stdin, s.told && s.exit != nil
+	s.mu.Unlock()
+	if child == nil || over {
 		return nil
 	}
-	s.stdin.Close()
+	stdin.Close()
 	select {
 	case <-s.ended:
 		return nil
 	case <-ctx.Done():
 	}
-	err := s.child.SignalGroup(syscall.SIGKILL)
-	<-s.ended
-	if errors.Is(err, proc.ErrGone) {
-		return nil
+	if err := child.SignalGroup(syscall.SIGKILL); err != nil && !errors.Is(err, proc.ErrGone) {
+		return err
 	}
-	return err
+	bound := time.NewTimer(killBound + s.cfg.Drain)
+	defer bound.Stop()
+	select {
+	case <-s.ended:
+		return nil
+	case <-bound.C:
+		return fmt.Errorf("the agent's last output is still being taken: %w", ctx.Err())
+	}
 }
 
 // Disown makes the coming end the owner's own: Closed will not be called.
@@ -339,14 +205,18 @@ func (s *Subprocess) Disown() {
 func (s *Subprocess) Alive() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.child != nil && s.exit == nil && !s.closed
+	return s.child != nil && s.exit == nil && !s.closed && !s.told
 }
 
 // Ended is closed when the agent is dead and its streams are dry.
 func (s *Subprocess) Ended() <-chan struct{} { return s.ended }
 
-// Child is the agent's process.
-func (s *Subprocess) Child() *proc.Child { return s.child }
+// Child is the agent's process; nil before Start.
+func (s *Subprocess) Child() *proc.Child {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.child
+}
 
 // Exit is how the agent's process ended; ok is false while it lives.
 func (s *Subprocess) Exit() (e proc.Exit, ok bool) {

@@ -8,29 +8,38 @@ import (
 // tailSize is how much of an agent's standard error is kept, in bytes.
 const tailSize = 64 << 10
 
-// tail keeps the last bytes that were written to it.
+// tail keeps the last bytes that were written to it, in a ring once there are
+// enough of them.
 type tail struct {
-	mu  sync.Mutex // guards buf
+	mu  sync.Mutex // guards the fields below
 	buf []byte
+	at  int // of the oldest byte, which the next one replaces
 }
 
 func (t *tail) add(line []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(line) > tailSize-1 {
-		line = line[len(line)-tailSize+1:]
+	t.write(line)
+	t.write([]byte{'\n'})
+}
+
+func (t *tail) write(b []byte) {
+	if over := len(b) - tailSize; over > 0 {
+		b = b[over:]
 	}
-	if over := len(t.buf) + len(line) + 1 - tailSize; over > 0 {
-		t.buf = append(t.buf[:0], t.buf[over:]...)
+	n := min(tailSize-len(t.buf), len(b))
+	t.buf = append(t.buf, b[:n]...)
+	for b = b[n:]; len(b) > 0; b = b[n:] {
+		n = copy(t.buf[t.at:], b)
+		t.at = (t.at + n) % tailSize
 	}
-	t.buf = append(append(t.buf, line...), '\n')
 }
 
 // last returns at most n of the last lines, the first of which may be cut.
 func (t *tail) last(n int) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	b := bytes.TrimSuffix(t.buf, []byte{'\n'})
+	b := bytes.TrimSuffix(append(t.buf[t.at:len(t.buf):len(t.buf)], t.buf[:t.at]...), []byte{'\n'})
 	if len(b) == 0 {
 		return nil
 	}

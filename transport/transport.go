@@ -3,19 +3,19 @@ package transport
 import (
 	"context"
 	"errors"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Transport is the way to one run of an agent.
 type Transport interface {
-	// Start begins to deliver. It is called once.
+	// Start begins to deliver. It is called once. An error means that there is
+	// no agent; no handler is called then.
 	Start(ctx context.Context) error
 	// Write sends one JSON object as one line. A failure says in a [WriteError]
 	// whether the agent may have seen any of it.
 	Write(object []byte) error
-	// Close ends the agent. It is not a death: Closed is not called any more.
-	// When the context ends first, the agent is killed.
+	// Close ends the agent and returns when everything that it said was
+	// delivered. It is not a death: Closed is not called any more. When the
+	// context ends first, the agent is killed.
 	Close(ctx context.Context) error
 	// Alive reports whether the transport has not ended.
 	Alive() bool
@@ -62,10 +62,3 @@ type WriteError struct {
 func (e *WriteError) Error() string { return "write to agent: " + e.Err.Error() }
 
 func (e *WriteError) Unwrap() error { return e.Err }
-
-// IsObject reports whether a line is one JSON object. Duplicate names are left
-// to whoever reads it.
-func IsObject(line []byte) bool {
-	v := jsontext.Value(line)
-	return v.Kind() == jsontext.KindBeginObject && v.IsValid(jsontext.AllowDuplicateNames(true))
-}

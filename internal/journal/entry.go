@@ -53,7 +53,7 @@ func parseLine(line []byte) (e Entry, payload int, err error) {
 		return e, 0, errDamaged
 	}
 	end := bytes.IndexByte(rest, '"')
-	if end < 0 {
+	if end < 1 || rest[end-1] != 'Z' {
 		return e, 0, errDamaged
 	}
 	if e.Time, err = time.Parse(time.RFC3339Nano, string(rest[:end])); err != nil {
@@ -78,7 +78,7 @@ func parseLine(line []byte) (e Entry, payload int, err error) {
 func (e Entry) parseRaw(rest []byte) (Entry, int, error) {
 	e.raw = true
 	n, rest, ok := cutNumber(rest)
-	if !ok || n > maxRecordLine {
+	if !ok || n > maxRecord {
 		return e, 0, errDamaged
 	}
 	rest, ok = bytes.CutPrefix(rest, typePrefix)
@@ -95,7 +95,7 @@ func (e Entry) parseRaw(rest []byte) (Entry, int, error) {
 		return e, 0, errDamaged
 	}
 	lines, rest, ok := cutNumber(rest)
-	if !ok || string(rest) != "}" {
+	if !ok || lines > n || string(rest) != "}" {
 		return e, 0, errDamaged
 	}
 	e.lines = int(lines)

@@ -22,9 +22,12 @@ type Memory interface {
 
 // Recovery is what opening a journal found.
 type Recovery struct {
-	Torn     int64 // bytes of an unfinished record that were cut off
+	Torn     int64 // bytes of an unfinished record, or of damaged ones, that were cut off
 	NewEpoch bool  // the machine was booted since the last event
-	boot     string
+	// Damaged says that records were cut off which somebody may have seen: they
+	// could not be read. Their numbers are given again, in a new epoch.
+	Damaged bool
+	boot    string
 }
 
 // recover finds the last segment that can be read, cuts what is torn and
@@ -38,53 +41,78 @@ func (j *Journal) recover() (Recovery, error) {
 	for len(all) > 0 {
 		s := all[len(all)-1]
 		all = all[:len(all)-1]
-		ok, err := j.resume(s, &rec)
+		err := j.resume(s, &rec)
+		switch {
+		case err == nil:
+			j.closed = all
+			return rec, nil
+		case errors.Is(err, errPartial):
+			// The writer was killed while it began the segment.
+			err = os.Remove(segmentPath(j.dir, s.first))
+		case errors.Is(err, errDamaged):
+			rec.Damaged = true
+			err = os.Rename(segmentPath(j.dir, s.first), segmentPath(j.dir, s.first)+".damaged")
+		}
 		if err != nil {
 			return rec, err
 		}
-		if ok {
-			j.closed = all
-			return rec, nil
-		}
 		rec.Torn += s.size
-		if err := os.Remove(segmentPath(j.dir, s.first)); err != nil {
-			return rec, err
-		}
 	}
 	return rec, nil
 }
 
-// resume opens the last segment for appending. It reports false if not even
-// its header is whole: the writer was killed while it began the segment.
-func (j *Journal) resume(s segment, rec *Recovery) (ok bool, err error) {
+// resume opens the last segment for appending. It returns errPartial or
+// errDamaged if not even its header can be read.
+func (j *Journal) resume(s segment, rec *Recovery) (err error) {
 	f, err := os.OpenFile(segmentPath(j.dir, s.first), os.O_RDWR|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer func() {
-		if !ok {
+		if err != nil {
 			f.Close()
 		}
 	}()
 	w := window{file: f}
-	h, _, err := w.header()
-	if errors.Is(err, errPartial) || errors.Is(err, errDamaged) {
-		return false, nil
-	}
+	h, err := w.header(s.first)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if j.cfg.Memory != nil && len(h.Checkpoint) > 0 {
 		j.cfg.Memory.Restore(h.Checkpoint)
 	}
-	last := h.First - 1
+	last, err := j.replay(&w, h)
+	if errors.Is(err, errDamaged) {
+		rec.Damaged = true
+	} else if !errors.Is(err, errPartial) {
+		return err
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if st.Size() > w.off {
+		rec.Torn += st.Size() - w.off
+		if err := f.Truncate(w.off); err != nil {
+			return err
+		}
+	}
+	j.file, j.size, j.first, j.last, j.epoch = f, w.off, h.First, last, h.Epoch
+	rec.boot = h.Boot
+	return nil
+}
+
+// replay reads a segment up to what cannot be read, which its error tells.
+func (j *Journal) replay(w *window, h header) (last uint64, err error) {
+	last = h.First - 1
 	for {
+		begin := w.off
 		e, err := w.record()
-		if errors.Is(err, errPartial) || errors.Is(err, errDamaged) || err == nil && e.Seq != last+1 {
-			break
+		if err == nil && e.Seq != last+1 {
+			w.off, err = begin, errDamaged
 		}
 		if err != nil {
-			return false, err
+			return last, err
 		}
 		last = e.Seq
 		if j.cfg.Memory != nil {
@@ -92,14 +120,4 @@ func (j *Journal) resume(s segment, rec *Recovery) (ok bool, err error) {
 			j.cfg.Memory.Replay(e)
 		}
 	}
-	end := w.off
-	if st, err := f.Stat(); err == nil && st.Size() > end {
-		rec.Torn += st.Size() - end
-		if err := f.Truncate(end); err != nil {
-			return false, err
-		}
-	}
-	j.file, j.size, j.first, j.last, j.epoch = f, end, h.First, last, h.Epoch
-	rec.boot = h.Boot
-	return true, nil
 }

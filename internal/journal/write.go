@@ -37,13 +37,19 @@ func writev(fd int, parts [][]byte) error {
 		if n == 0 {
 			return io.ErrShortWrite
 		}
-		for len(parts) > 0 && n >= len(parts[0]) {
-			n -= len(parts[0])
-			parts = parts[1:]
-		}
-		if n > 0 {
-			parts = append([][]byte{parts[0][n:]}, parts[1:]...)
-		}
+		parts = advance(parts, n)
 	}
 	return nil
+}
+
+// advance leaves out the first n bytes.
+func advance(parts [][]byte, n int) [][]byte {
+	for len(parts) > 0 && n >= len(parts[0]) {
+		n -= len(parts[0])
+		parts = parts[1:]
+	}
+	if n > 0 {
+		parts = append([][]byte{parts[0][n:]}, parts[1:]...)
+	}
+	return parts
 }

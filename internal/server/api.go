@@ -5,6 +5,8 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -30,16 +32,16 @@ var statusOf = map[wire.Code]int{
 
 // commands is the one route that changes anything.
 func (s *Server) commands(w http.ResponseWriter, r *http.Request) {
-	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
-		writeStatus(w, http.StatusUnsupportedMediaType, wire.Errorf(wire.InvalidRequest, "the content type must be application/json"))
+	if !isJSON(r) {
+		writeStatus(w, http.StatusUnsupportedMediaType, wire.Errorf(wire.InvalidRequest, "the content must be application/json, and not compressed"))
 		return
 	}
-	http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, wire.MaxBody))
-	if err != nil {
-		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-			writeResponse(w, wire.Fail("", wire.Errorf(wire.RequestTooLarge, "the request is larger than %d bytes", wire.MaxBody)))
-		}
+	body, bad := s.body(w, r)
+	if bad != nil {
+		writeResponse(w, wire.Fail("", bad))
+		return
+	}
+	if !known(w, r) {
 		return
 	}
 	req, bad := wire.Control.Decode(body)
@@ -47,13 +49,48 @@ func (s *Server) commands(w http.ResponseWriter, r *http.Request) {
 		writeResponse(w, wire.Fail(req.ID, bad))
 		return
 	}
-	http.NewResponseController(w).SetReadDeadline(time.Time{})
 	result, failed := s.sup.Call(r.Context(), req)
 	if failed != nil {
 		writeResponse(w, wire.Fail(req.ID, failed))
 		return
 	}
 	writeResponse(w, wire.Succeed(req.ID, result))
+}
+
+// isJSON tells whether a body is what it must be. A form of a foreign page can
+// be many things, but not this.
+func isJSON(r *http.Request) bool {
+	types := r.Header.Values("Content-Type")
+	if len(types) != 1 || len(r.Header.Values("Content-Encoding")) > 0 {
+		return false
+	}
+	media, _, err := mime.ParseMediaType(types[0])
+	return err == nil && media == "application/json"
+}
+
+// body reads a request's body, as much as there may be in the time that it may
+// take.
+func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, *wire.Error) {
+	if r.ContentLength > wire.MaxBody {
+		return nil, tooLarge(w)
+	}
+	ctl := http.NewResponseController(w)
+	ctl.SetReadDeadline(time.Now().Add(s.bound.Body))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, wire.MaxBody))
+	if _, over := errors.AsType[*http.MaxBytesError](err); over {
+		return nil, tooLarge(w)
+	}
+	if err != nil {
+		w.Header().Set("Connection", "close") // where the next request begins is not known
+		return nil, wire.Errorf(wire.InvalidRequest, "the request did not arrive whole: %v", err)
+	}
+	ctl.SetReadDeadline(time.Time{})
+	return body, nil
+}
+
+func tooLarge(w http.ResponseWriter) *wire.Error {
+	w.Header().Set("Connection", "close") // the rest of it is not read
+	return wire.Errorf(wire.RequestTooLarge, "the request is larger than %d bytes", wire.MaxBody)
 }
 
 func (s *Server) instances(w http.ResponseWriter, r *http.Request) {
@@ -87,6 +124,10 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) {
 
 // answer carries out a read and returns its result bare.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, c wire.Command) {
+	if err := checkName(r.PathValue("name")); err != nil {
+		writeError(w, err)
+		return
+	}
 	result, err := s.sup.Call(r.Context(), wire.Request{Command: c})
 	if err != nil {
 		writeError(w, err)
@@ -95,16 +136,30 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, c wire.Command) 
 	writeResult(w, result)
 }
 
+// checkName refuses what no instance can be called. An id is a name, too.
+func checkName(name string) *wire.Error {
+	if !wire.ValidName(name) {
+		return wire.Errorf(wire.InvalidRequest, "the name %q %s", name, wire.NameRule)
+	}
+	return nil
+}
+
 // known refuses query parameters that mean nothing here: a token in an address,
-// for instance, that would end in logs.
+// for instance, that would end in logs. Only an instance may be named more than
+// once.
 func known(w http.ResponseWriter, r *http.Request, names ...string) bool {
-	for name := range r.URL.Query() {
-		ok := false
-		for _, n := range names {
-			ok = ok || n == name
-		}
-		if !ok {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		writeError(w, wire.Errorf(wire.InvalidRequest, "the parameters cannot be read"))
+		return false
+	}
+	for name, values := range query {
+		if !slices.Contains(names, name) {
 			writeError(w, wire.Errorf(wire.InvalidRequest, "the parameter %q is not known here", name))
+			return false
+		}
+		if len(values) > 1 && name != "instance" {
+			writeError(w, wire.Errorf(wire.InvalidRequest, "the parameter %q is given twice", name))
 			return false
 		}
 	}

@@ -14,12 +14,25 @@
 // # In which order
 //
 // Host and Origin, then the credential, then the media type, then the size,
-// then the content. A browser that was lured here fails at the first.
+// then the content. A browser that was lured here fails at the first. What needs
+// no credential is named in one place, and everything else passes through the
+// check, also what does not exist.
 //
 // # Streams
 //
 // A stream never queues: each follower reads the journal itself, from the
 // number it last saw, and is woken when there is more. So a slow one costs
 // nothing but its own time, and every one gets the same events in the same
-// order.
+// order. One that takes nothing for a while is let go; one that falls behind the
+// first event kept is told so, and gets a resync when it comes again.
+//
+// A snapshot stands at the last thing that the host has told of itself. The
+// journal may be ahead of it; what is missing from the snapshot follows as events.
+//
+// # Abuse
+//
+// Everything that a client does has a bound ([Limits]): the head of a request, its
+// body, the taking of an answer, connections, streams. Any local process can
+// connect to the port, so when it is crowded those without a credential make
+// room.
 package server

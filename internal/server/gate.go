@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/castctl/castctl/wire"
 )
@@ -24,9 +23,10 @@ type gate struct{ hosts, origins []string }
 
 func newGate(a *net.TCPAddr) gate {
 	var g gate
-	for _, name := range []string{"127.0.0.1", "localhost", "[::1]"} {
-		g.hosts = append(g.hosts, name+":"+portOf(a))
-		g.origins = append(g.origins, "http://"+name+":"+portOf(a))
+	for _, name := range []string{a.IP.String(), "127.0.0.1", "localhost", "::1"} {
+		host := net.JoinHostPort(name, portOf(a))
+		g.hosts = append(g.hosts, host)
+		g.origins = append(g.origins, "http://"+host)
 	}
 	return g
 }
@@ -40,8 +40,6 @@ func (g gate) guard(next http.Handler) http.Handler {
 			forbid(w, "this server is not addressed by that name")
 		case !g.originFits(r):
 			forbid(w, "requests from other pages are refused")
-		case r.Header.Get("Content-Encoding") != "":
-			writeStatus(w, http.StatusUnsupportedMediaType, wire.Errorf(wire.InvalidRequest, "compressed requests are refused"))
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -52,11 +50,12 @@ func (g gate) originFits(r *http.Request) bool {
 	if origins := r.Header.Values("Origin"); len(origins) > 1 || len(origins) == 1 && !slices.Contains(g.origins, origins[0]) {
 		return false
 	}
-	switch r.Header.Get("Sec-Fetch-Site") {
-	case "", "same-origin", "none":
-		return true
+	for _, site := range r.Header.Values("Sec-Fetch-Site") {
+		if site != "same-origin" && site != "none" {
+			return false
+		}
 	}
-	return false
+	return true
 }
 
 func forbid(w http.ResponseWriter, why string) {
@@ -65,14 +64,17 @@ func forbid(w http.ResponseWriter, why string) {
 
 // authenticated lets through whoever has a credential. All others get the same
 // answer, whatever they asked for.
-func (s *Server) authenticated(next http.HandlerFunc) http.Handler {
+func (s *Server) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, _ := r.Context().Value(peerKey{}).(peer)
-		if p.unix && p.user || p.local && s.bears(r) {
-			next(w, r)
+		if !(p.unix && p.user || p.local && s.bears(r)) {
+			writeError(w, wire.Errorf(wire.Unauthorized, "a credential is needed"))
 			return
 		}
-		writeError(w, wire.Errorf(wire.Unauthorized, "a credential is needed"))
+		if p.known != nil {
+			p.known()
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 
@@ -112,36 +114,4 @@ func (s *Server) identity(w http.ResponseWriter, r *http.Request) {
 		InstanceID string `json:"instance_id"`
 		Proof      string `json:"proof"`
 	}{s.sup.ID(), Proof(s.token, s.sup.ID(), nonce, p.address)})
-}
-
-// limitListener caps the connections that are open at once; beyond it, accepting
-// waits.
-type limitListener struct {
-	net.Listener
-	slots chan struct{}
-}
-
-func limit(l net.Listener, n int) net.Listener {
-	return &limitListener{Listener: l, slots: make(chan struct{}, n)}
-}
-
-func (l *limitListener) Accept() (net.Conn, error) {
-	l.slots <- struct{}{}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
-	}
-	return &limitConn{Conn: c, slots: l.slots}, nil
-}
-
-type limitConn struct {
-	net.Conn
-	slots chan struct{}
-	once  sync.Once
-}
-
-func (c *limitConn) Close() error {
-	c.once.Do(func() { <-c.slots })
-	return c.Conn.Close()
 }

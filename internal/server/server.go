@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/castctl/castctl/internal/proc"
@@ -18,21 +19,12 @@ import (
 	"github.com/castctl/castctl/wire"
 )
 
-// Config is where a server listens.
+// Config is where a server listens, and what it puts up with.
 type Config struct {
 	Address string // of the TCP listener; empty is 127.0.0.1 and any free port
 	Log     *slog.Logger
+	Limits  Limits
 }
-
-// Limits that keep one client's abuse from the others.
-const (
-	headerTimeout = 10 * time.Second
-	bodyTimeout   = 60 * time.Second
-	idleTimeout   = 2 * time.Minute
-	maxHeader     = 64 << 10
-	maxStreams    = 1000
-	maxTCPConns   = 2000
-)
 
 // Server is the open door of one supervisor.
 type Server struct {
@@ -43,8 +35,9 @@ type Server struct {
 	socket string
 	token  string
 	gate   gate
-	http   *http.Server
-	slots  chan struct{} // one for each open stream
+	doors  [2]*http.Server // TCP and unix
+	slots  chan struct{}   // one for each open stream
+	bound  Limits
 }
 
 // ErrNotLoopback refuses to listen where others could reach the door.
@@ -53,22 +46,33 @@ var ErrNotLoopback = errors.New("only loopback addresses can be listened on")
 // Listen binds both listeners and serves. The supervisor is not published by
 // it.
 func Listen(sup *supervisor.Supervisor, cfg Config) (*Server, error) {
-	s := &Server{sup: sup, cfg: cfg, token: newToken(), slots: make(chan struct{}, maxStreams)}
+	s := &Server{sup: sup, cfg: cfg, token: newToken(), bound: cfg.Limits.orUsual()}
+	s.slots = make(chan struct{}, s.bound.Streams)
 	if err := s.bind(); err != nil {
 		return nil, err
 	}
 	s.gate = newGate(s.tcp.Addr().(*net.TCPAddr))
-	s.http = &http.Server{
-		Handler:           s.handler(),
-		ReadHeaderTimeout: headerTimeout,
-		IdleTimeout:       idleTimeout,
+	handler := s.handler()
+	s.doors[0], s.doors[1] = s.door(handler, s.bound.Idle), s.door(handler, 0)
+	go s.doors[0].Serve(newCrowd(s.tcp, s.bound.Conns))
+	go s.doors[1].Serve(s.unix)
+	return s, nil
+}
+
+// door is the HTTP of one listener. Whoever came in by the unix socket may be
+// idle for as long as he likes: he is the user himself, and his next request
+// must not be lost with the connection.
+func (s *Server) door(h http.Handler, idle time.Duration) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: s.bound.Header,
+		IdleTimeout:       idle,
 		MaxHeaderBytes:    maxHeader,
 		ConnContext:       s.meet,
-		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
+		// What the library would answer by itself, nobody has let in.
+		DisableGeneralOptionsHandler: true,
 	}
-	go s.http.Serve(limit(s.tcp, maxTCPConns))
-	go s.http.Serve(s.unix)
-	return s, nil
 }
 
 func newToken() string {
@@ -128,39 +132,74 @@ func (s *Server) Check(ctx context.Context) error {
 // Close stops accepting, gives running requests the time that the context
 // leaves, and ends the rest.
 func (s *Server) Close(ctx context.Context) error {
-	if err := s.http.Shutdown(ctx); err != nil {
-		return s.http.Close()
+	var wg sync.WaitGroup
+	var errs [len(s.doors)]error
+	for i, d := range s.doors {
+		wg.Go(func() {
+			if d.Shutdown(ctx) != nil {
+				errs[i] = d.Close()
+			}
+		})
 	}
-	return nil
+	wg.Wait()
+	return errors.Join(errs[:]...)
 }
 
-// handler is every route. What is not here does not exist.
+// handler is every route. What is not here does not exist, and what needs no
+// credential is named: a mistake in the rest cannot open a door.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /health", s.health)
-	mux.HandleFunc("GET /v1/identity", s.identity)
-	mux.Handle("POST /v1/commands", s.authenticated(s.commands))
-	mux.Handle("GET /v1/instances", s.authenticated(s.instances))
-	mux.Handle("GET /v1/instances/{name}", s.authenticated(s.instance))
-	mux.Handle("GET /v1/instances/{name}/history", s.authenticated(s.history))
-	mux.Handle("GET /v1/events", s.authenticated(s.events))
-	mux.Handle("/", s.authenticated(func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, wire.Errorf(wire.NotFound, "there is no %s %s", r.Method, r.URL.Path))
-	}))
-	return s.gate.guard(harden(mux))
+	mux.HandleFunc("POST /v1/commands", s.commands)
+	mux.HandleFunc("GET /v1/instances", s.instances)
+	mux.HandleFunc("GET /v1/instances/{name}", s.instance)
+	mux.HandleFunc("GET /v1/instances/{name}/history", s.history)
+	mux.HandleFunc("GET /v1/events", s.events)
+	mux.HandleFunc("/", absent)
+	inside := s.authenticated(mux)
+	return s.harden(s.gate.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.Method + " " + r.URL.Path {
+		case "GET /health", "HEAD /health":
+			s.health(w, r)
+		case "GET /v1/identity":
+			s.identity(w, r)
+		default:
+			inside.ServeHTTP(w, r)
+		}
+	})))
 }
 
-// harden sets the headers that every answer carries.
-func harden(next http.Handler) http.Handler {
+func absent(w http.ResponseWriter, r *http.Request) {
+	writeError(w, wire.Errorf(wire.NotFound, "there is no %s %s", r.Method, r.URL.Path))
+}
+
+// harden sets what every answer carries, a refusal too.
+func (s *Server) harden(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// The deadline of the answer before, on the same connection, is over.
+		http.NewResponseController(w).SetWriteDeadline(time.Time{})
 		h := w.Header()
 		h.Set("Cache-Control", "no-store")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		h.Set("Referrer-Policy", "no-referrer")
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(answer{w, s.bound.Answer}, r)
 	})
 }
+
+// answer is a response that must be taken in time: a client that does not read
+// holds nothing for ever.
+type answer struct {
+	http.ResponseWriter
+	bound time.Duration
+}
+
+func (a answer) WriteHeader(status int) {
+	http.NewResponseController(a.ResponseWriter).SetWriteDeadline(time.Now().Add(a.bound))
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets a stream set its own deadlines.
+func (a answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, []byte(`{"ok":true}`))
@@ -175,6 +214,7 @@ type peer struct {
 	user    bool   // unix: it is the supervisor's own user
 	local   bool   // TCP: both ends are on loopback
 	address string // the local end, to which the identity proof is bound
+	known   func() // TCP: has the connection stay when the door is crowded
 }
 
 func (s *Server) meet(ctx context.Context, c net.Conn) context.Context {
@@ -188,6 +228,9 @@ func (s *Server) meet(ctx context.Context, c net.Conn) context.Context {
 	default:
 		p.address = c.LocalAddr().String()
 		p.local = isLoopback(c.LocalAddr()) && isLoopback(c.RemoteAddr())
+		if g, ok := c.(*guest); ok {
+			p.known = g.known
+		}
 	}
 	return context.WithValue(ctx, peerKey{}, p)
 }

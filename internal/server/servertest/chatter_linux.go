@@ -1,0 +1,5 @@
+//go:build linux
+
+package servertest
+
+const fionread = 0x541b // asm-generic/ioctls.h
