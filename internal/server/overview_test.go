@@ -17,6 +17,7 @@ import (
 func TestOverview(t *testing.T) {
 	f := servertest.Open(t, usual)
 	one := f.Start("one", "/bin/sh", "-c", "exec sleep 100000")
+	f.Await("one", wire.Running)
 	s := listen(t, f, "/v1/events", "")
 	first := s.of("snapshot")
 	if first.id != "" {
