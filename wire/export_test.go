@@ -1,10 +1,4 @@
 package wire
 
 // Operations lists a set's operations for the tests.
-func (s *Set) Operations() []Operation {
-	var ops []Operation
-	for _, name := range s.names {
-		ops = append(ops, s.ops[name])
-	}
-	return ops
-}
+func (s *Set) Operations() []Operation { return s.ops }

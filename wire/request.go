@@ -43,30 +43,38 @@ type Operation struct {
 }
 
 // Set is the operations that a program knows.
-type Set struct {
-	ops   map[string]Operation
-	names []string // in the order given
-}
+type Set struct{ ops []Operation } // few, and every process makes one: no map
 
 // NewSet makes a set. Two commands with one name are a programming error.
 func NewSet(ops ...Operation) *Set {
-	s := &Set{ops: map[string]Operation{}}
-	for _, op := range ops {
-		name := op.Command.Op()
-		if _, twice := s.ops[name]; twice {
-			panic("wire: two commands are named " + name)
+	s := &Set{ops: ops}
+	for i, op := range ops {
+		if s.find(op.Command.Op()) != i {
+			panic("wire: two commands are named " + op.Command.Op())
 		}
-		s.ops[name] = op
-		s.names = append(s.names, name)
 	}
 	return s
 }
 
+// find is the place of the named operation, or -1.
+func (s *Set) find(name string) int {
+	return slices.IndexFunc(s.ops, func(op Operation) bool { return op.Command.Op() == name })
+}
+
 // Names lists the operations in their order.
-func (s *Set) Names() []string { return slices.Clone(s.names) }
+func (s *Set) Names() []string {
+	names := make([]string, len(s.ops))
+	for i, op := range s.ops {
+		names[i] = op.Command.Op()
+	}
+	return names
+}
 
 // Mutation reports whether the named operation changes anything.
-func (s *Set) Mutation(op string) bool { return s.ops[op].Mutation }
+func (s *Set) Mutation(op string) bool {
+	i := s.find(op)
+	return i >= 0 && s.ops[i].Mutation
+}
 
 // Decode reads one request. When it fails, the request's ID is set if the
 // envelope could be decoded, and the response must carry it; otherwise the
@@ -76,13 +84,13 @@ func (s *Set) Decode(b []byte) (Request, *Error) {
 	if err != nil {
 		return Request{ID: id}, err
 	}
-	op, known := s.ops[name]
-	if !known {
+	i := s.find(name)
+	if i < 0 {
 		err := Errorf(UnsupportedMethod, "the operation %q is not known here", clip(name)).At("/command/op")
 		err.Details.Method = clip(name)
 		return Request{ID: id}, err
 	}
-	value := reflect.New(reflect.TypeOf(op.Command))
+	value := reflect.New(reflect.TypeOf(s.ops[i].Command))
 	if err := s.decodeCommand(command, value); err != nil {
 		err.Details.Method = name
 		return Request{ID: id}, err

@@ -18,8 +18,8 @@ func (s *Set) Schema(title string) []byte {
 	g := schemaGen{defs: map[string]any{}}
 	answers := schemaGen{defs: g.defs, open: true}
 	var commands, results []any
-	for _, name := range s.names {
-		op := s.ops[name]
+	for _, op := range s.ops {
+		name := op.Command.Op()
 		g.defs["command."+name] = g.command(op.Command)
 		commands = append(commands, ref("command."+name))
 		result := answers.of(shapeOf(reflect.TypeOf(op.Result)))
