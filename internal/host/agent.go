@@ -25,7 +25,7 @@ func (h *Host) start(automatic bool) {
 	n := h.memory.StartRun(automatic)
 	h.life.run = n
 	r, err := h.spawn(n)
-	h.dirty.Store(true)
+	h.steps.dirty.Store(true)
 	if err != nil {
 		h.startFailed(n, err)
 		return
@@ -152,7 +152,7 @@ func (h *Host) output(r *run, b []byte) (keep int) {
 			return keep
 		}
 		select {
-		case <-h.done:
+		case <-h.steps.done:
 			return keep
 		case <-time.After(retryFull):
 		}
@@ -204,7 +204,7 @@ func (h *Host) exited(r *run, exit proc.Exit) {
 	h.life.current = nil
 	r.hold.Release()
 	h.life.ending = append(h.life.ending, r)
-	h.dirty.Store(true)
+	h.steps.dirty.Store(true)
 	if h.life.stopping != nil || h.life.over != "" {
 		h.record(r, exit, Decision{})
 		return
@@ -238,7 +238,7 @@ func (h *Host) clear(then func()) {
 		proc.EndTree(ctx, h.spared(), nil)
 		h.post(func() {
 			h.life.clearing = false
-			h.dirty.Store(true)
+			h.steps.dirty.Store(true)
 			if h.life.stopping == nil && h.life.over == "" {
 				then()
 			}
@@ -269,5 +269,5 @@ func (h *Host) closed(r *run, reason string) {
 		go h.endAgent(r, h.file.Spec.StopTimeout())
 	}
 	h.failTurns(r)
-	h.dirty.Store(true)
+	h.steps.dirty.Store(true)
 }

@@ -74,7 +74,7 @@ func (h *Host) tellAfter(file ExitFile, complete func() ExitFile, told func()) {
 					h.tellExit(file)
 					told()
 					close(done)
-					h.dirty.Store(true)
+					h.steps.dirty.Store(true)
 				})
 			}()
 		})
@@ -115,7 +115,7 @@ func (h *Host) writeExit(file ExitFile) {
 		}
 		h.cfg.Log.Error("the exit could not be written", "run", file.Run, "err", err)
 		select {
-		case <-h.done:
+		case <-h.steps.done:
 			return
 		case <-time.After(pause):
 		}

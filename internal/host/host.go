@@ -55,13 +55,23 @@ type Host struct {
 	leasing leasing
 	errors  *errorLog
 
+	steps steps
+	told  told
+}
+
+// steps is how the loop is given work, and told to end.
+type steps struct {
 	inbox chan func()
 	done  chan struct{} // closed when loop has returned
 	dirty atomic.Bool   // the state may have changed
-	told  wire.StateData
+	leave bool          // loop ends after this step
+}
+
+// told is what others know of the state.
+type told struct {
+	state wire.StateData // of the last state event
 	// statuses counts those given out, so that who gets two can tell the newer.
 	statuses uint64
-	leave    bool // loop ends after this step
 }
 
 // Run is the whole life of a host: it returns when the instance is over or the
@@ -69,7 +79,7 @@ type Host struct {
 func Run(ctx context.Context, cfg Config) error {
 	h := &Host{
 		cfg: cfg, folder: cfg.Home.Instance(cfg.ID), memory: newMemory(), holds: new(lease.Holds),
-		inbox: make(chan func(), 16), done: make(chan struct{}),
+		steps: steps{inbox: make(chan func(), 16), done: make(chan struct{})},
 	}
 	h.holds.OnChange(h.change)
 	if err := proc.BecomeSubreaper(); err != nil {
@@ -87,16 +97,16 @@ func Run(ctx context.Context, cfg Config) error {
 // post hands a step to the owner. It gives up when the owner has ended.
 func (h *Host) post(step func()) {
 	select {
-	case h.inbox <- step:
-	case <-h.done:
+	case h.steps.inbox <- step:
+	case <-h.steps.done:
 	}
 }
 
 // change notes that the state may have changed. The next step of the loop looks.
 func (h *Host) change() {
-	if h.dirty.CompareAndSwap(false, true) {
+	if h.steps.dirty.CompareAndSwap(false, true) {
 		select {
-		case h.inbox <- func() {}:
+		case h.steps.inbox <- func() {}:
 		default: // the loop has steps to do and will look after them
 		}
 	}
@@ -104,16 +114,16 @@ func (h *Host) change() {
 
 // loop owns the host until it leaves.
 func (h *Host) loop(ctx context.Context) {
-	defer close(h.done)
+	defer close(h.steps.done)
 	signals := make(chan os.Signal, 8)
 	// HUP and PIPE are caught so that they do no harm, and not ignored: an
 	// ignored signal would be inherited by the agent.
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCHLD)
 	defer signal.Stop(signals)
 	ended := ctx.Done()
-	for !h.leave {
+	for !h.steps.leave {
 		select {
-		case step := <-h.inbox:
+		case step := <-h.steps.inbox:
 			step()
 		case s := <-signals:
 			h.signalled(s)
@@ -137,17 +147,17 @@ func (h *Host) signalled(s os.Signal) {
 // settle looks at the state after a step: it starts what can start now, and
 // tells what changed.
 func (h *Host) settle() {
-	for h.dirty.Swap(false) {
+	for h.steps.dirty.Swap(false) {
 		h.dispatch()
 		h.whenIdle()
 		now := h.stateData()
-		if !sameState(h.told, now) {
-			h.told = now
+		if !sameState(h.told.state, now) {
+			h.told.state = now
 			h.emit(wire.NewEvent(wire.EventState, now))
 		}
 		h.door.publish(h.status)
 		if h.life.over != "" && h.life.settled() {
-			h.leave = true
+			h.steps.leave = true
 		}
 	}
 }
@@ -189,9 +199,9 @@ func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil &
 
 // status is everything that the host knows, for a watcher.
 func (h *Host) status() *wire.HostStatus {
-	h.statuses++
+	h.told.statuses++
 	return &wire.HostStatus{
-		N:         h.statuses,
+		N:         h.told.statuses,
 		State:     h.life.state(),
 		Activity:  h.activity(),
 		Reason:    textOrNil(h.life.reason),

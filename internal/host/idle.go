@@ -14,7 +14,7 @@ func (h *Host) idleThen(wait bool, act func()) {
 		return
 	}
 	h.leasing.waiting = append(h.leasing.waiting, act)
-	h.dirty.Store(true)
+	h.steps.dirty.Store(true)
 }
 
 // whenIdle begins the waiting acts if nothing holds the instance.

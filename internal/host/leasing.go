@@ -125,7 +125,7 @@ func (h *Host) check(a lease.Answer) lease.State {
 	before := h.leasing.state
 	h.leasing.state = h.leasing.guard.Check(h.leasing.tick(), a, h.folderStands())
 	if h.leasing.state != before {
-		h.dirty.Store(true)
+		h.steps.dirty.Store(true)
 	}
 	return h.leasing.state
 }

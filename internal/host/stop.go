@@ -23,7 +23,7 @@ func (h *Host) stopAgent(timeout time.Duration, again bool, answer func(wire.Sto
 	if timeout <= 0 {
 		timeout = h.file.Spec.StopTimeout()
 	}
-	h.dirty.Store(true)
+	h.steps.dirty.Store(true)
 	if s := h.life.stopping; s != nil {
 		s.answers = append(s.answers, answer)
 		if !again {
@@ -51,7 +51,7 @@ func (h *Host) stopDone(done wire.StopDone) {
 	finish := func() {
 		h.life.stopping = nil
 		h.life.stopped = &done
-		h.dirty.Store(true)
+		h.steps.dirty.Store(true)
 		if h.life.again {
 			h.life.again = false
 			h.life.restarts.Clear()

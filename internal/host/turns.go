@@ -125,7 +125,7 @@ func (h *Host) accept(t *turn, wait bool, answer func(wire.HostSubmitted, *wire.
 		done.Disposition, done.Position = wire.TurnQueued, wire.Ptr(len(h.turns.queue))
 		ev = h.queueEvent()
 	}
-	h.dirty.Store(true)
+	h.steps.dirty.Store(true)
 	go func() {
 		crashpoint.At("host.submit.journal")
 		err := h.journal.Append(true, &ev)
@@ -141,7 +141,7 @@ func (h *Host) accept(t *turn, wait bool, answer func(wire.HostSubmitted, *wire.
 			if !wait {
 				h.write(t)
 			}
-			h.dirty.Store(true)
+			h.steps.dirty.Store(true)
 		})
 	}()
 }
@@ -186,7 +186,7 @@ func (h *Host) withdraw(t *turn) {
 		}
 	}
 	t.hold.Release()
-	h.dirty.Store(true)
+	h.steps.dirty.Store(true)
 }
 
 // dispatch begins the next turn of the queue when the agent is free.
@@ -261,7 +261,7 @@ func (h *Host) endTurn(t *turn, data wire.TurnEndedData) {
 	h.emit(wire.NewEvent(wire.EventTurnEnded, data).In(t.session, t.id))
 	h.holdTasks(t)
 	t.hold.Release()
-	h.dirty.Store(true)
+	h.steps.dirty.Store(true)
 }
 
 // failTurns settles the turn that was with a run that has ended.

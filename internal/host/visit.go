@@ -169,7 +169,7 @@ func (h *Host) follow(v *visitor, on bool) {
 			v.follows = hold.Release
 		}
 	}
-	h.dirty.Store(true)
+	h.steps.dirty.Store(true)
 }
 
 // departed cleans up after a connection.
@@ -182,7 +182,7 @@ func (h *Host) departed(v *visitor) {
 		v.leasing = false
 		h.leaseLost()
 	}
-	h.dirty.Store(true)
+	h.steps.dirty.Store(true)
 }
 
 // configure takes a new spec, used from the next start on.
@@ -190,5 +190,5 @@ func (h *Host) configure(c wire.HostConfigure) {
 	h.file.Spec, h.file.Revision, h.file.Name = c.Spec, c.Revision, c.Name
 	h.leasing.rename(c.Name)
 	h.journal.SetMax(c.Spec.JournalCap())
-	h.dirty.Store(true)
+	h.steps.dirty.Store(true)
 }
