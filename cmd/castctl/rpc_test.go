@@ -203,7 +203,7 @@ func TestRPCInformation(t *testing.T) {
 func TestRPCFuzzedLines(t *testing.T) {
 	n := fuzzedLines
 	w := newWorld(t)
-	w.must("start", "a", "--", "sleep", "100000")
+	w.must("start", "precious", "--", "sleep", "100000")
 	cmd := w.command("rpc")
 	in, _ := cmd.StdinPipe()
 	out, _ := cmd.StdoutPipe()
@@ -240,19 +240,19 @@ func TestRPCFuzzedLines(t *testing.T) {
 	}
 	cmd.Wait()
 	t.Logf("%d answers to %d lines", answered, n)
-	if in := w.instance("a"); in.State != wire.Running {
+	if in := w.instance("precious"); in.State != wire.Running {
 		t.Errorf("the instance is %s", in.State)
 	}
 }
 
-// fuzzedLine mutates a valid request. The id is "?" if the mutation may have hit
-// the envelope.
+// fuzzedLine mutates a valid request, too little to stop the instance with the
+// long name. The id is "?" if the mutation may have hit the envelope.
 func fuzzedLine(gen *rand.Rand, i int) (line, id string) {
 	id = fmt.Sprintf("id-%d", i)
 	bodies := []string{
-		`{"op":"version"}`, `{"op":"status","instance":"a"}`, `{"op":"get","instance":"nobody"}`, `{"op":"nothing"}`,
-		`{"op":"stop","instance":""}`, `{"op":"start","name":"X"}`, `{"op":"submit","instance":"a","text":"x"}`, `{"op":"history","limit":0}`,
-		`{"op":"reap","targets":[]}`, `{"op":"configure","instance":"a","spec":null}`,
+		`{"op":"version"}`, `{"op":"status","instance":"precious"}`, `{"op":"get","instance":"nobody"}`, `{"op":"nothing"}`,
+		`{"op":"stop","instance":""}`, `{"op":"start","name":"X"}`, `{"op":"submit","instance":"precious","text":"x"}`, `{"op":"history","limit":0}`,
+		`{"op":"reap","targets":[]}`, `{"op":"configure","instance":"precious","spec":null}`,
 	}
 	line = strings.TrimSuffix(request(id, bodies[gen.IntN(len(bodies))]), "\n")
 	switch gen.IntN(4) {
