@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -34,13 +35,37 @@ func WriteFile(path string, content []byte) error {
 // fsyncs: after a power cut such a record means nothing.
 func WriteRecord(path string, content []byte) error { return replace(path, content, false) }
 
-// WriteJSON is WriteFile of a value's JSON, indented for people.
+// WriteJSON is WriteFile of a value's JSON.
 func WriteJSON(path string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
 	return WriteFile(path, append(b, '\n'))
+}
+
+// WriteLater is WriteJSON in two steps: it replaces the file, and [Sync] makes it
+// durable.
+func WriteLater(path string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return replace(path, append(b, '\n'), false)
+}
+
+// Sync makes a file durable that [WriteLater] wrote, or one that replaced it
+// since.
+func Sync(path string) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
 }
 
 func replace(path string, content []byte, durable bool) (err error) {
@@ -125,7 +150,11 @@ func ReadJSON(path string, v any) error {
 	if !st.Mode().IsRegular() || st.Size() > maxRecord {
 		return fmt.Errorf("%w: %s", ErrGarbage, path)
 	}
-	if err := json.UnmarshalRead(f, v); err != nil {
+	b := make([]byte, st.Size()) // whoever changes it replaces it
+	if _, err := io.ReadFull(f, b); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrGarbage, path, err)
+	}
+	if err := json.Unmarshal(b, v); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrGarbage, path, err)
 	}
 	return nil

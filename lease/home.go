@@ -171,6 +171,9 @@ func (f Folder) AgentLock() string { return filepath.Join(string(f), "agent.lock
 // ExitFile is exit.json: how the agent's last run ended.
 func (f Folder) ExitFile() string { return filepath.Join(string(f), "exit.json") }
 
+// ExitNotes is exits.log: ends of runs that exit.json does not hold yet.
+func (f Folder) ExitNotes() string { return filepath.Join(string(f), "exits.log") }
+
 // EnvFile is env.json: the agent's environment, secrets included.
 func (f Folder) EnvFile() string { return filepath.Join(string(f), "env.json") }
 

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"os"
 	"sync"
+	"time"
 
 	"github.com/castctl/castctl/internal/proc"
 )
@@ -15,6 +16,23 @@ type reaper struct {
 	owned map[int]bool
 	dead  map[int]proc.Exit // the last few, by PID
 	order []int
+	due   bool // a collecting is on its way; the owner's
+}
+
+// collectDelay lets the dead gather: a stopped fleet is hundreds of them, and
+// reading the list of all children is dear.
+const collectDelay = 20 * time.Millisecond
+
+// collectSoon collects the dead in a moment.
+func (s *Supervisor) collectSoon() {
+	if s.reaper.due {
+		return
+	}
+	s.reaper.due = true
+	s.later(collectDelay, func() {
+		s.reaper.due = false
+		s.reaper.collect()
+	})
 }
 
 const keptDead = 256

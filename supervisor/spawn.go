@@ -72,13 +72,20 @@ func (s *Supervisor) spawnHost(file host.SpecFile, env string, lock *lease.Lock)
 		if err := promoteEnv(folder, env); err != nil {
 			return err
 		}
-		return saveSpecFile(folder, file)
+		return lease.WriteLater(folder.SpecFile(), file)
 	})
 	if err != nil {
 		return nil, err
 	}
+	// The disk takes its time while the host comes up. A start is answered when
+	// both are done; until then the registry alone knows of it, durably.
+	durable := make(chan error, 1)
+	go func() { durable <- lease.Sync(folder.SpecFile()) }()
 	crashpoint.At("start.spawn")
 	record, err := s.exec(file, folder, lock)
+	if err := <-durable; err != nil {
+		s.cfg.Log.Error("an instance's file could not be made durable", "instance", file.Name, "err", err)
+	}
 	if err != nil {
 		return nil, err
 	}

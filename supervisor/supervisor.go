@@ -166,7 +166,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			s.sweep(nil)
 		case sig := <-signals:
 			if sig == syscall.SIGCHLD {
-				s.reaper.collect()
+				s.collectSoon()
 			}
 		case <-ctx.Done():
 			return s.close()

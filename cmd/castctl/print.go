@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -37,14 +38,18 @@ func printRaw(c *cli.Context, v jsontext.Value) error {
 	return err
 }
 
-// table prints aligned columns.
+// table prints aligned columns, in one write.
 func table(w io.Writer, header []string, rows [][]string) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	out := bufio.NewWriterSize(w, 64<<10)
+	t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, strings.Join(header, "\t"))
 	for _, r := range rows {
 		fmt.Fprintln(t, strings.Join(r, "\t"))
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return out.Flush()
 }
 
 const nothing = "-"

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/castctl/castctl/internal/crashpoint"
 	"github.com/castctl/castctl/internal/proc"
 	"github.com/castctl/castctl/lease"
@@ -26,13 +24,9 @@ func ExitOf(run int, e proc.Exit) wire.Exit {
 // note writes an exit down at once, before anything else is started. It costs
 // no wait for the disk: whoever kills this process cannot undo it.
 func (h *Host) note(file ExitFile) {
-	earlier := slices.Clone(h.life.untold)
 	h.life.untold = append(h.life.untold, file)
-	file.Untold = earlier
-	if b, err := json.Marshal(file); err == nil {
-		if err := lease.WriteRecord(h.folder.ExitFile(), b); err != nil {
-			h.cfg.Log.Error("the exit could not be noted", "run", file.Run, "err", err)
-		}
+	if err := appendNote(h.folder, file); err != nil {
+		h.cfg.Log.Error("the exit could not be noted", "run", file.Run, "err", err)
 	}
 }
 
@@ -69,8 +63,11 @@ func (h *Host) tellAfter(file ExitFile, complete func() ExitFile, told func()) {
 		h.post(func() {
 			last := h.lastExit(file)
 			go func() {
-				h.writeExit(last)
+				durable := h.writeExit(last)
 				h.post(func() {
+					if durable && h.life.untold[len(h.life.untold)-1].Run == last.Run {
+						clearNotes(h.folder) // those that stay say nothing new
+					}
 					h.tellExit(file)
 					told()
 					close(done)
@@ -104,22 +101,23 @@ func (h *Host) forgetRun(r *run) {
 	}
 }
 
-// writeExit makes the exit durable. While the disk is full it tries again, but
-// not for ever: a stop must not hang on it.
-func (h *Host) writeExit(file ExitFile) {
+// writeExit makes the exit durable, and reports whether it is. While the disk is
+// full it tries again, but not for ever: a stop must not hang on it.
+func (h *Host) writeExit(file ExitFile) bool {
 	crashpoint.At("host.exit.write")
 	for pause := 20 * time.Millisecond; pause < 3*time.Second; pause *= 2 {
 		err := lease.WriteJSON(h.folder.ExitFile(), file)
 		if err == nil {
-			return
+			return true
 		}
 		h.cfg.Log.Error("the exit could not be written", "run", file.Run, "err", err)
 		select {
 		case <-h.steps.done:
-			return
+			return false
 		case <-time.After(pause):
 		}
 	}
+	return false
 }
 
 // tellExit appends the exit event, once for each run whoever notices it.

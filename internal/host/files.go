@@ -54,11 +54,14 @@ type ExitFile struct {
 	Untold []ExitFile `json:"untold,omitempty"`
 }
 
-// ReadExit reads an instance's exit file; ok is false if there is none that can
-// be understood.
+// ReadExit reads how an instance's last run ended; ok is false if nothing that
+// can be understood says so.
 func ReadExit(f lease.Folder) (e ExitFile, ok bool) {
-	err := lease.ReadJSON(f.ExitFile(), &e)
-	return e, err == nil && e.Run > 0
+	if lease.ReadJSON(f.ExitFile(), &e) != nil {
+		e = ExitFile{}
+	}
+	e = withNotes(f, e)
+	return e, e.Run > 0
 }
 
 // WriteEnv stores an agent's environment, for restarts without a caller.

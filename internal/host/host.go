@@ -65,6 +65,8 @@ type steps struct {
 	done  chan struct{} // closed when loop has returned
 	dirty atomic.Bool   // the state may have changed
 	leave bool          // loop ends after this step
+	// reaping is true while a collecting of adopted processes is due.
+	reaping bool
 }
 
 // told is what others know of the state.
@@ -138,10 +140,27 @@ func (h *Host) loop(ctx context.Context) {
 func (h *Host) signalled(s os.Signal) {
 	switch s {
 	case syscall.SIGCHLD:
-		proc.ReapAdopted(h.life.owns)
+		h.reapSoon()
 	case syscall.SIGTERM, syscall.SIGINT:
 		h.quit("the host was told to end by " + s.String())
 	}
+}
+
+// reapDelay keeps the collecting of the adopted dead, which reads the list of
+// all children, off the path on which the agent's own end is handled.
+const reapDelay = 20 * time.Millisecond
+
+func (h *Host) reapSoon() {
+	if h.steps.reaping {
+		return
+	}
+	h.steps.reaping = true
+	time.AfterFunc(reapDelay, func() {
+		h.post(func() {
+			h.steps.reaping = false
+			proc.ReapAdopted(h.life.owns)
+		})
+	})
 }
 
 // settle looks at the state after a step: it starts what can start now, and

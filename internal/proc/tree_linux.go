@@ -18,23 +18,50 @@ import (
 // kernel's own lists. A process that cannot be read has none.
 func Children(pid int) []int {
 	dir := "/proc/" + strconv.Itoa(pid) + "/task"
-	tasks, err := os.ReadDir(dir)
+	tasks, err := names(dir)
 	if err != nil {
 		return nil
 	}
 	var out []int
 	for _, t := range tasks {
-		b, err := os.ReadFile(dir + "/" + t.Name() + "/children")
-		if err != nil {
-			continue
-		}
-		for _, f := range bytes.Fields(b) {
+		for _, f := range bytes.Fields(readAll(dir + "/" + t + "/children")) {
 			if n, err := strconv.Atoi(string(f)); err == nil {
 				out = append(out, n)
 			}
 		}
 	}
 	return out
+}
+
+// names lists a directory.
+func names(dir string) ([]string, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
+}
+
+// readAll reads a file of /proc with three system calls, where [os.ReadFile]
+// needs eleven. It returns nil if the file cannot be read.
+func readAll(path string) []byte {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(fd)
+	b := make([]byte, 0, 1024)
+	for {
+		n, err := unix.Read(fd, b[len(b):cap(b)])
+		if n <= 0 || err != nil {
+			return b
+		}
+		b = b[:len(b)+n]
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+	}
 }
 
 // parentOf returns the parent, and whether the process is already dead.
@@ -56,17 +83,12 @@ func HasChildren() bool {
 
 // PIDs lists every process of this PID namespace that /proc shows.
 func PIDs() ([]int, error) {
-	d, err := os.Open("/proc")
+	all, err := names("/proc")
 	if err != nil {
 		return nil, err
 	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]int, 0, len(names))
-	for _, n := range names {
+	out := make([]int, 0, len(all))
+	for _, n := range all {
 		if pid, err := strconv.Atoi(n); err == nil {
 			out = append(out, pid)
 		}
@@ -101,16 +123,8 @@ func Holders(path string) []int {
 
 func holds(pid int, want *unix.Stat_t) bool {
 	dir := "/proc/" + strconv.Itoa(pid) + "/fd"
-	d, err := os.Open(dir)
-	if err != nil {
-		return false
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	if err != nil {
-		return false
-	}
-	for _, n := range names {
+	all, _ := names(dir)
+	for _, n := range all {
 		var st unix.Stat_t
 		if unix.Stat(dir+"/"+n, &st) == nil && st.Dev == want.Dev && st.Ino == want.Ino {
 			return true
