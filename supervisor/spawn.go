@@ -141,8 +141,9 @@ func (s *Supervisor) watchChild(child *proc.Child, id, incarnation string) {
 // need. What the agent gets stands in env.json.
 func hostEnv() []string {
 	// One processor is all that a host needs, and each more costs memory; so does
-	// looking at the machine's limits and time zone, which it never uses.
-	env := append(crashpoint.Env(), "GOMAXPROCS=1", "GODEBUG=containermaxprocs=0,updatemaxprocs=0", "TZ=UTC")
+	// looking at the machine's limits, time zone and load (which gopsutil does
+	// before main), none of which it uses.
+	env := append(crashpoint.Env(), "GOMAXPROCS=1", "GODEBUG=containermaxprocs=0,updatemaxprocs=0", "TZ=UTC", "HOST_PROC=/none")
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "CAST_ORPHAN_GRACE"} {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)
