@@ -5,6 +5,7 @@ package castctl
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -201,27 +202,16 @@ func TestPitfalls(t *testing.T) {
 func wantedPitfalls() []string {
 	var out []string
 	for i := 1; i <= 33; i++ {
-		out = append(out, "P"+itoa(i))
+		out = append(out, fmt.Sprintf("P%d", i))
 	}
 	out = append(out, "P40")
 	for _, n := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 24, 26, 27, 28, 30, 32} {
-		out = append(out, "T"+pad(n))
+		out = append(out, fmt.Sprintf("T%02d", n))
+	}
+	for _, n := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 21, 23, 24, 25, 26, 27, 30} {
+		out = append(out, fmt.Sprintf("A%d", n))
 	}
 	return out
-}
-
-func itoa(n int) string {
-	if n < 10 {
-		return string(rune('0' + n))
-	}
-	return itoa(n/10) + itoa(n%10)
-}
-
-func pad(n int) string {
-	if n < 10 {
-		return "0" + itoa(n)
-	}
-	return itoa(n)
 }
 
 // testNames lists every test function of the module.
