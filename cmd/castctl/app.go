@@ -63,7 +63,7 @@ func cliMain(args []string) int {
 }
 
 func newApp() *cli.App {
-	return &cli.App{
+	app := &cli.App{
 		Name:            "castctl",
 		Usage:           "the process manager for AI agents",
 		Version:         updater.Version,
@@ -80,14 +80,31 @@ func newApp() *cli.App {
 		},
 		// Main alone decides what is printed and with which code it ends.
 		ExitErrHandler: func(*cli.Context, error) {},
-		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return usage{err.Error()} },
+		OnUsageError:   wrongUsage,
 		CommandNotFound: func(c *cli.Context, name string) {
 			c.App.Metadata["unknown"] = name
 		},
 		Metadata: map[string]any{},
 		Action:   bare,
 	}
+	for _, cmd := range app.Commands {
+		cmd.OnUsageError, cmd.HideHelpCommand = wrongUsage, true
+	}
+	return app
 }
+
+// wrongUsage says in one line what is wrong with a flag, where the library would
+// print the whole help.
+func wrongUsage(c *cli.Context, err error, _ bool) error {
+	name := c.App.Name
+	if c.Command != nil && c.Command.Name != name {
+		name += " " + c.Command.Name
+	}
+	return usage{fmt.Sprintf("%s: see %s --help", twoDashes.Replace(err.Error()), name)}
+}
+
+// twoDashes writes a flag's name in the library's messages as everywhere else.
+var twoDashes = strings.NewReplacer("flag -", "flag --", "defined: -", "defined: --", "argument: -", "argument: --")
 
 // bare is castctl without a command.
 func bare(c *cli.Context) error {
@@ -170,10 +187,14 @@ func flagsFirst(app *cli.App, args []string) []string {
 		}
 		flags = append(flags, a)
 		name, _, given := strings.Cut(strings.TrimLeft(a, "-"), "=")
-		if takesValue[name] && !given && i+1 < len(args) {
-			i++
-			flags = append(flags, args[i])
+		if !takesValue[name] || given {
+			continue
 		}
+		if i++; i == len(args) {
+			rest = nil // nothing may be taken for the value that is missing
+			break
+		}
+		flags = append(flags, args[i])
 	}
 	// A -- between them keeps an argument such as -x an argument.
 	if len(rest) > 0 && rest[0] != "--" && anyDash(rest) {

@@ -27,11 +27,11 @@ func startCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "dialect", Usage: "how to read the agent: auto, plain or ndjson"},
 			&cli.StringFlag{Name: "restart", Usage: "when to start it again: never, on-failure or always"},
-			&cli.StringFlag{Name: "cwd", Usage: "run it in `DIR` (default: here)"},
+			&cli.StringFlag{Name: "cwd", Usage: "run it in `DIR`", DefaultText: "here"},
 			&cli.StringSliceFlag{Name: "env", Usage: "set `NAME=VALUE` in its environment"},
 			&cli.StringFlag{Name: "env-file", Usage: "read more variables from `FILE` at each start"},
 			&cli.BoolFlag{Name: "env-clean", Usage: "give it only the variables of --env and --env-file"},
-			&cli.DurationFlag{Name: "stop-timeout", Usage: "bound of the whole stop (default 10s)"},
+			&cli.DurationFlag{Name: "stop-timeout", Usage: "bound of the whole stop", DefaultText: "10s"},
 			&cli.StringFlag{Name: "children", Usage: "hold or ignore: whether processes that it leaves running keep it busy"},
 			&cli.BoolFlag{Name: "foreground", Usage: "run its host in this terminal"},
 			&cli.BoolFlag{Name: "wait-ready", Usage: "return when its handshake is done"},

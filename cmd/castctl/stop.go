@@ -20,7 +20,7 @@ func stopCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "all", Usage: "every instance"},
 			&cli.BoolFlag{Name: "when-idle", Usage: "wait until nothing holds the instance"},
-			&cli.DurationFlag{Name: "timeout", Usage: "bound of the stop (default: the instance's own, 10s)"},
+			&cli.DurationFlag{Name: "timeout", Usage: "bound of the whole stop", DefaultText: "the instance's own, 10s"},
 			jsonFlag,
 		},
 		Action: stop,
