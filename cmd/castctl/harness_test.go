@@ -60,6 +60,7 @@ type world struct {
 	home string
 	mark string
 	env  []string
+	user *syscall.Credential // who the commands are; nil is the tests' own user
 }
 
 const markName = "CASTTEST_WORLD"
@@ -153,6 +154,9 @@ func (w *world) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(programs, "castctl"), args...)
 	cmd.Env = w.env
 	cmd.Dir = w.base
+	if w.user != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: w.user}
+	}
 	return cmd
 }
 
