@@ -27,6 +27,16 @@ var buildFake = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// Read, so that go test knows that the result depends on them.
+	sources, err := filepath.Glob("../testdata/agents/fakeagent/*.go")
+	for _, source := range sources {
+		if err == nil {
+			_, err = os.ReadFile(source)
+		}
+	}
+	if err != nil {
+		return "", err
+	}
 	path := filepath.Join(dir, "fakeagent")
 	cmd := exec.Command("go", "build", "-o", path, "./testdata/agents/fakeagent")
 	cmd.Dir = ".."
