@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -40,9 +41,10 @@ func TestMain(m *testing.M) {
 
 // readSources reads what the programs are built from, so that go test knows that
 // the result depends on it: what only a built program runs is not in the test
-// itself, and a cached success would hide its failures.
-func readSources(module string) error {
-	return filepath.WalkDir(module, func(path string, d os.DirEntry, err error) error {
+// itself, and a cached success would hide its failures. What TestMain reads does
+// not count.
+var readSources = sync.OnceValue(func() error {
+	return filepath.WalkDir(filepath.Join("..", ".."), func(path string, d os.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -53,12 +55,9 @@ func readSources(module string) error {
 		}
 		return err
 	})
-}
+})
 
 func buildPrograms(dir string) error {
-	if err := readSources(filepath.Join("..", "..")); err != nil {
-		return err
-	}
 	flags := []string{"build", "-tags", "crashpoints,urfave_cli_no_docs", "-o", dir + "/"}
 	if os.Getenv("CAST_TEST_RACE") != "" { // slower by much, so not by default
 		flags = append(flags, "-race")
@@ -88,6 +87,9 @@ const markName = "CASTTEST_WORLD"
 // newWorld makes an empty world and checks at the end that nothing is left of it.
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	if err := readSources(); err != nil {
+		t.Fatal(err)
+	}
 	base := shortTempDir(t)
 	w := &world{t: t, base: base, home: filepath.Join(base, "home"), mark: wire.NewID()}
 	w.env = []string{
