@@ -8,6 +8,7 @@
 package dialect
 
 import (
+	"errors"
 	"path/filepath"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -81,9 +82,17 @@ func Recognise(named wire.Dialect, argv []string) wire.Dialect {
 }
 
 // compact returns a JSON value without white space between its tokens, so that
-// it fits on a line.
+// it fits on a line. A value in which a name stands twice is an error, although
+// its form is good: what is written down must mean one thing.
 func compact(v jsontext.Value) (jsontext.Value, error) {
 	v = v.Clone()
-	err := v.Compact()
-	return v, err
+	if err := v.Compact(); err != nil {
+		return nil, err
+	}
+	if !v.IsValid() {
+		return nil, errDuplicate
+	}
+	return v, nil
 }
+
+var errDuplicate = errors.New("a name stands twice in an object")
