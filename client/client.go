@@ -47,7 +47,11 @@ func (c *Client) Close() error {
 func (c *Client) Call(ctx context.Context, id string, command wire.Command, result any) error {
 	b, err := wire.Encode(wire.Request{ID: id, Command: command})
 	if err != nil {
-		return method(wire.Errorf(wire.InvalidRequest, "%v", err), command.Op())
+		bad, ok := errors.AsType[*wire.Error](err)
+		if !ok {
+			bad = wire.Errorf(wire.InvalidRequest, "%v", err)
+		}
+		return method(bad, command.Op())
 	}
 	raw, failed := c.send(ctx, command.Op(), b)
 	if failed != nil {

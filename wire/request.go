@@ -213,9 +213,15 @@ func ValidID(id string) bool {
 	return len(id) <= MaxID && strings.ContainsFunc(id, func(r rune) bool { return !unicode.IsSpace(r) })
 }
 
-// Encode writes a request as one line without its newline.
+// Encode writes a request as one line without its newline. It fails with an
+// [*Error] if a string of the command is not UTF-8, which JSON cannot carry: a
+// variable of the environment, an argument, a path.
 func Encode(r Request) ([]byte, error) {
 	command, err := encodeCommand(r.Command)
+	if se, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		at := "/command" + string(se.JSONPointer)
+		return nil, invalid(at, "%s is not UTF-8 and cannot be passed on: leave it out or write it otherwise", place(string(se.JSONPointer)))
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -129,7 +129,7 @@ func report(w io.Writer, err error) int {
 	if errors.Is(err, context.Canceled) {
 		return exitSignal
 	}
-	fmt.Fprintf(w, "castctl: %s\n", oneLine(err.Error()))
+	fmt.Fprintf(w, "castctl: %s\n", plain(oneLine(err.Error())))
 	if h, ok := errors.AsType[hinted](err); ok && h.Hint() != "" {
 		fmt.Fprintf(w, "  %s\n", h.Hint())
 	}

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/castctl/castctl/internal/proc"
 	"github.com/castctl/castctl/lease"
 )
 
@@ -173,5 +175,39 @@ func writeFile(t *testing.T, path, content string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestNotText: what JSON cannot carry is refused with its name before anything
+// has changed; and a process elsewhere whose arguments are no text is shown.
+func TestNotText(t *testing.T) {
+	w := newWorld(t)
+	w.env = append(w.env, "BROKEN=\xff")
+	if line := w.refused(exitRefused, "start", "a", "--", "sleep", "100000"); !strings.Contains(line, "env.BROKEN") || !strings.Contains(line, "not UTF-8") {
+		t.Errorf("it says %q", line)
+	}
+	if st := w.status(); len(st.Instances) != 0 {
+		t.Errorf("instances: %+v", st.Instances)
+	}
+	if line := w.refused(exitRefused, "start", "a", "--env-clean", "--", "echo", "\xff"); !strings.Contains(line, "spec.argv.1") {
+		t.Errorf("it says %q", line)
+	}
+
+	odd := exec.Command("sh", "-c", "read x", "\xff\x1b[31m")
+	odd.Env = []string{"CAST_INSTANCE=x"}
+	if _, err := odd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := odd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer odd.Wait()
+	defer odd.Process.Kill()
+	in, err := proc.Describe(odd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := in.Args[len(in.Args)-1]; got != "\uFFFD\x1b[31m" {
+		t.Errorf("its last argument is shown as %q", got)
 	}
 }

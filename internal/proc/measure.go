@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"strings"
 	"time"
 
 	"github.com/shirou/gopsutil/v3/process"
@@ -47,6 +48,9 @@ func Describe(pid int) (Info, error) {
 	args, err := p.CmdlineSlice()
 	if err != nil {
 		return Info{}, err
+	}
+	for i := range args { // any bytes may stand there; whoever is told of them wants text
+		args[i] = strings.ToValidUTF8(args[i], "\uFFFD")
 	}
 	in := Info{PID: pid, Args: args}
 	if n, err := p.Ppid(); err == nil {
