@@ -16,6 +16,13 @@ const (
 	// calm is how long a fast stream must be quiet before its large pipe and
 	// buffer are given back.
 	calm = time.Second
+	// A stream whose pieces follow each other within brisk is read every pause,
+	// and not piece by piece: one that writes each line by itself would keep both
+	// sides busy with waking each other. Pieces of more than a gulp are taken as
+	// they come.
+	brisk = 200 * time.Microsecond
+	pause = time.Millisecond
+	gulp  = 64 << 10
 )
 
 // pump reads a pipe to its end. deliver gets what was read, and returns how
@@ -32,6 +39,7 @@ type pump struct {
 	large bool
 	kept  int
 	until time.Time // the read deadline in force
+	last  time.Time // when the last piece was taken, of a fast stream
 	over  atomic.Bool
 }
 
@@ -110,8 +118,14 @@ func (p *pump) take(n int) {
 	if !p.large {
 		return
 	}
+	now := time.Now()
+	if n < gulp && now.Sub(p.last) < brisk {
+		time.Sleep(pause)
+		now = time.Now()
+	}
+	p.last = now
 	// Not at every read: a deadline costs as much as a short read.
-	if now := time.Now(); p.until.Sub(now) < calm/2 {
+	if p.until.Sub(now) < calm/2 {
 		p.until = now.Add(calm)
 		p.pipe.SetReadDeadline(p.until)
 	}
