@@ -21,7 +21,7 @@ type looker struct {
 var startedAt = time.Now()
 
 const (
-	lookFor      = 5 * time.Second  // after the last look
+	lookFor      = 5 * time.Second // after the last look
 	measureEvery = 2 * time.Second
 	measureDelay = 300 * time.Millisecond // after a change, for the process to unfold
 )

@@ -29,12 +29,13 @@ func TestMain(m *testing.M) {
 	if err == nil {
 		err = buildPrograms(dir)
 	}
+	code := 1
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	} else {
+		programs = dir
+		code = m.Run()
 	}
-	programs = dir
-	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)
 }
