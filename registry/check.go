@@ -11,7 +11,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Check reads a whole registry file and returns why it cannot be used. It may
+// Check reads a whole registry file and returns why it cannot be used: an error
+// that matches [ErrDamaged], or another if it could not be read at all. It may
 // fault the process and keep the file's lock, so it runs in one of its own.
 func Check(path string) (err error) {
 	debug.SetPanicOnFault(true)
@@ -22,7 +23,7 @@ func Check(path string) (err error) {
 	}()
 	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, ReadOnly: true})
 	if err != nil {
-		return err
+		return kindOf(err)
 	}
 	defer db.Close()
 	return db.View(func(tx *bolt.Tx) error {
@@ -30,7 +31,7 @@ func Check(path string) (err error) {
 			err = errors.Join(err, bad)
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
 		for _, b := range [][]byte{bMeta, bInstances, bNames, bReceipts, bReceiptTimes, bHistory} {
 			if tx.Bucket(b) == nil {

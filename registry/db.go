@@ -31,6 +31,7 @@ var (
 	kSchema = []byte("schema")
 	kUUID   = []byte("uuid")
 	kEpoch  = []byte("epoch")
+	kEmpty  = []byte("empty") // it was made and not filled yet
 )
 
 // lockTimeout bounds the wait for the file's own lock: the daemon lock is held
@@ -48,7 +49,8 @@ type DB struct {
 
 // Open opens the registry, or makes a new one if there is none and the side
 // file knows of none. check judges the file in a process of its own after an
-// unclean end; nil skips that. A DB must be closed.
+// unclean end, with an error that matches [ErrDamaged] only if it is; nil skips
+// that. A DB must be closed.
 func Open(path string, check func(path string) error) (*DB, error) {
 	if kind := NetworkFS(filepath.Dir(path)); kind != "" {
 		return nil, fmt.Errorf("%w (%s)", ErrNetwork, kind)
@@ -67,7 +69,7 @@ func Open(path string, check func(path string) error) (*DB, error) {
 	}
 	if !side.Clean && check != nil {
 		if err := check(path); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+			return nil, err
 		}
 	}
 	return open(path, side.UUID)
@@ -91,7 +93,7 @@ func create(path string) (*DB, error) {
 		if err != nil {
 			return err
 		}
-		return errors.Join(meta.Put(kSchema, number(Schema)), meta.Put(kUUID, []byte(r.uuid)), meta.Put(kEpoch, number(0)))
+		return errors.Join(meta.Put(kSchema, number(Schema)), meta.Put(kUUID, []byte(r.uuid)), meta.Put(kEpoch, number(0)), meta.Put(kEmpty, number(1)))
 	})
 	if err != nil {
 		db.Close()
@@ -115,6 +117,7 @@ func open(path, uuid string) (*DB, error) {
 			return fmt.Errorf("%w: schema %d, this one knows %d", ErrNewer, v, Schema)
 		}
 		r.uuid, r.epoch = string(meta.Get(kUUID)), parse(meta.Get(kEpoch))
+		r.fresh = meta.Get(kEmpty) != nil
 		return nil
 	})
 	if err == nil && uuid != "" && uuid != r.uuid {
@@ -143,15 +146,22 @@ func (r *DB) begin() error {
 
 func openBolt(path string) (*bolt.DB, error) {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
+	return db, kindOf(err)
+}
+
+// kindOf tells what is wrong with a file that bbolt does not open: what the
+// system does not refuse is the file's own fault.
+func kindOf(err error) error {
+	_, system := errors.AsType[syscall.Errno](err)
 	switch {
 	case err == nil:
-		return db, nil
+		return nil
 	case errors.Is(err, berrors.ErrTimeout):
-		return nil, ErrLocked
-	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum), errors.Is(err, berrors.ErrVersionMismatch):
-		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+		return ErrLocked
+	case !system:
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	return nil, wrap(err)
+	return wrap(err)
 }
 
 // wrap names the one failure that a person can mend.
@@ -165,7 +175,8 @@ func wrap(err error) error {
 // UUID names the registry for ever.
 func (r *DB) UUID() string { return r.uuid }
 
-// Fresh reports whether the registry was made by this opening.
+// Fresh reports whether the registry was made and nobody has filled it yet, with
+// [Tx.Filled]: whoever made it may have been killed before.
 func (r *DB) Fresh() bool { return r.fresh }
 
 // Close closes the registry and marks its end as clean.

@@ -25,6 +25,22 @@ func (t *Tx) Instances() ([]Instance, error) {
 	return out, err
 }
 
+// Instance returns one instance as it stands in this transaction; ok is false if
+// there is none.
+func (t *Tx) Instance(id string) (in Instance, ok bool, err error) {
+	v := t.tx.Bucket(bInstances).Get([]byte(id))
+	if v == nil {
+		return Instance{}, false, nil
+	}
+	if err := decode(v, &in); err != nil {
+		return Instance{}, false, fmt.Errorf("%w: instance %s: %w", ErrDamaged, id, err)
+	}
+	return in, true, nil
+}
+
+// Filled notes that the registry holds all that it was to begin with.
+func (t *Tx) Filled() error { return t.tx.Bucket(bMeta).Delete(kEmpty) }
+
 // PutInstance stores an instance and its name.
 func (t *Tx) PutInstance(in Instance) error {
 	b, err := encode(in)

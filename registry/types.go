@@ -25,6 +25,7 @@ type Instance struct {
 	WhenIdle bool       `json:"when_idle,omitzero"` // the wanted stop waits until nothing holds the instance
 	Removing bool       `json:"removing,omitzero"`  // to be forgotten once it is stopped
 	Restart  bool       `json:"restart,omitzero"`   // the agent is to be started anew
+	Parked   bool       `json:"parked,omitzero"`    // ran before a boot, and is not started until somebody does
 	// EnvToken names the file with the environment for the next start, until
 	// that start has taken it.
 	EnvToken  string    `json:"env_token,omitzero"`

@@ -64,6 +64,38 @@ func (s *Supervisor) change(c change) {
 	s.batch.add(c)
 }
 
+// amend changes an instance's record by itself, without a request. Others of the
+// same commit may change the record too, and they are planned on the memory, so
+// edit gets it as it stands when it is written. It returns false if nothing is to
+// be changed any more; then follows either way.
+func (s *Supervisor) amend(in *instance, edit func(rec *registry.Instance) bool, facts []wire.Event, then func(done bool), fail func(*wire.Error)) {
+	var rec registry.Instance
+	var done bool
+	s.change(change{
+		keys: keysOf(in),
+		write: func(tx *registry.Tx) error {
+			now, known, err := tx.Instance(in.rec.ID)
+			if done = err == nil && known && edit(&now); !done {
+				return err
+			}
+			rec = now
+			for _, ev := range facts {
+				if err := tx.AppendFact(ev); err != nil {
+					return err
+				}
+			}
+			return tx.PutInstance(rec)
+		},
+		apply: func() {
+			if done {
+				in.rec = rec
+			}
+			then(done)
+		},
+		fail: fail,
+	})
+}
+
 // commit writes all waiting changes in one transaction and applies them. If
 // the transaction fails, each is tried alone, so that one bad change does not
 // take the others with it.

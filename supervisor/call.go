@@ -164,15 +164,17 @@ func (s *Supervisor) begin(c *call) {
 	id := "request " + c.req.ID
 	if s.batch.clashes([]string{id}) {
 		s.commit()
-		if known, err := s.lookup(c); err != nil || known { // its twin came first
-			c.op.discard(s)
-			if err != nil {
-				c.fail(err)
-				return
-			}
-			c.op.answer(s, c)
+	}
+	// Its twin may have been committed since the first look: while this one was
+	// prepared, or waited here.
+	if known, err := s.lookup(c); err != nil || known {
+		c.op.discard(s)
+		if err != nil {
+			c.fail(err)
 			return
 		}
+		c.op.answer(s, c)
+		return
 	}
 	c.receipt = wire.Receipt{ID: c.req.ID, Op: c.req.Command.Op(), CommittedAt: wire.Now()}
 	ch, err := c.op.plan(s, c)

@@ -63,8 +63,11 @@ type reality struct {
 	status *wire.HostStatus
 	exit   *host.ExitFile // of the last run, from the file
 	usage  usage
-	counts int  // restarts, as last heard
-	dead   bool // the kernel reported the host's end; its last words are still read
+	counts int // restarts, as last heard
+	// watched is the incarnation whose end the kernel will tell of, if it is no
+	// child of ours.
+	watched string
+	dead    bool // the kernel reported the host's end; its last words are still read
 }
 
 // underWay is what the supervisor is doing about an instance.
@@ -76,7 +79,7 @@ type underWay struct {
 	judging   bool          // a look at its host is under way
 	patience  time.Duration // until the next look at a host that cannot be judged
 	expected  bool          // a host in the foreground may start: its files stand
-	parked    bool          // ran before the last boot, and was not to be resumed
+	follow    bool          // another host follows the one that was told to end
 	asked     asked
 	stopIn    time.Duration  // bound of the next stop's ladder; 0 is the spec's
 	stopDone  *wire.StopDone // how the last stop went
@@ -149,6 +152,10 @@ func (in *instance) state() wire.State { return next(in.facts()) }
 
 // living reports whether a host lives, or may.
 func (in *instance) living() bool { return in.host != noHost }
+
+// hosted reports whether a host lives that knows the spec, or is on its way with
+// the spec as it was.
+func (in *instance) hosted() bool { return in.host == hostAlive || in.host == hostSpawning }
 
 func (in *instance) ref() *wire.Ref { return &wire.Ref{ID: in.rec.ID, Name: in.rec.Name} }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/castctl/castctl/internal/host"
 	"github.com/castctl/castctl/internal/proc"
 	"github.com/castctl/castctl/lease"
+	"github.com/castctl/castctl/registry"
 	"github.com/castctl/castctl/wire"
 )
 
@@ -234,7 +235,9 @@ func unknownWhy(err error) string {
 
 // takeIn adopts a living host, if it can be reached.
 func (s *Supervisor) takeIn(in *instance, f finding, counts *wire.SweepCounts) {
-	if in.host == noHost || in.host == hostUnknown || in.host == hostForeign || in.record == nil {
+	watch := in.host == noHost || in.host == hostUnknown || in.host == hostForeign || in.record == nil
+	if watch && in.watched != f.record.Incarnation {
+		in.watched = f.record.Incarnation
 		go s.watchProcess(f.process, in.rec.ID, f.record.Incarnation)
 	} else {
 		f.process.Close()
@@ -320,8 +323,12 @@ func (s *Supervisor) resume(in *instance, f finding) {
 	}
 	s.files.do(id, func() { s.clear(id, incarnation, nil) })
 	if s.cfg.NoResume || !in.rec.Spec.Resumes() {
-		in.parked = true
 		in.why = "it ran before the last boot and was not to be resumed"
+		in.rec.Parked = true
+		s.amend(in, func(rec *registry.Instance) bool {
+			rec.Parked = rec.Wanted == wire.WantRunning
+			return true
+		}, nil, func(bool) {}, nil)
 	}
 	s.reconcile(in)
 }

@@ -21,7 +21,7 @@ func (s *Supervisor) disconnected(in *instance, l *link) {
 	if in.link != l {
 		return
 	}
-	in.link = nil
+	in.link, in.asked = nil, asked{}
 	s.views.touch(in)
 	switch {
 	case in.dead:
@@ -66,6 +66,10 @@ func (s *Supervisor) ended(in *instance) {
 		in.exit = &e
 	}
 	in.tails.wake()
+	if in.follow && in.rec.Wanted == wire.WantRunning && in.rec.Over == "" {
+		s.reconcile(in) // started again after it was told to end
+		return
+	}
 	if in.rec.Wanted == wire.WantRunning && (st.State == wire.Finished || st.State == wire.Failed) {
 		s.over(in, st.State, deref(st.Reason))
 	} else if in.rec.Wanted == wire.WantRunning && in.rec.Over == "" {

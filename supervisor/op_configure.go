@@ -203,7 +203,7 @@ func (o *applyOp) planOne(s *Supervisor, i int, d wire.Declared) ([]step, *wire.
 		return nil, wire.Errorf(wire.Unavailable, "instance %s: %s", in.rec.Name, in.why).At(at(i, "name"))
 	}
 	same := reflect.DeepEqual(in.rec.Spec, d.Spec)
-	running := in.rec.Wanted == wire.WantRunning && in.rec.Over == "" && !in.parked
+	running := in.rec.Wanted == wire.WantRunning && in.rec.Over == "" && !in.rec.Parked
 	if same && running {
 		o.result.Unchanged = append(o.result.Unchanged, d.Name)
 		s.unstage(staged)
@@ -224,7 +224,7 @@ func (o *applyOp) planOne(s *Supervisor, i int, d wire.Declared) ([]step, *wire.
 // change it.
 func (o *applyOp) change(s *Supervisor, in *instance, rec registry.Instance) step {
 	run := in.runs()
-	rec.Restart = startsDiffer(in.rec.Spec, rec.Spec) && in.host == hostAlive
+	rec.Restart = startsDiffer(in.rec.Spec, rec.Spec) && in.hosted()
 	done := func(in *instance) bool { return !in.rec.Restart && started(in) && in.runs() > run || in.state().Over() }
 	if !rec.Restart {
 		done = started

@@ -219,15 +219,23 @@ func (s *Supervisor) reap(ctx context.Context, t wire.Target, o *orphan, evenIfB
 	if err := unmarshal(b, &done); err != nil {
 		return refuse("%s", err.Message)
 	}
-	out.Ended = done.Ended + 1 // its host leaves too
-	s.awaitGone(ctx, o.record)
+	out.Ended = done.Ended
+	if err := s.awaitGone(ctx, o.record); err != nil {
+		return refuse("its host %d does not leave: %v", o.record.PID, err)
+	}
+	out.Ended++ // the host
+	if n := len(done.Escaped); n > 0 {
+		return refuse("%d processes could not be ended, the first is %d (%s)", n, done.Escaped[0].PID, done.Escaped[0].Command)
+	}
 	return out
 }
 
 // awaitGone waits until a host that was told to leave has left.
-func (s *Supervisor) awaitGone(ctx context.Context, r lease.Host) {
-	if p, _ := r.Open(); p != nil {
-		p.Wait(ctx)
-		p.Close()
+func (s *Supervisor) awaitGone(ctx context.Context, r lease.Host) error {
+	p, _ := r.Open()
+	if p == nil {
+		return nil
 	}
+	defer p.Close()
+	return p.Wait(ctx)
 }

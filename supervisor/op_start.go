@@ -132,7 +132,7 @@ func (o *startOp) plan(s *Supervisor, c *call) (change, *wire.Error) {
 		return change{}, wire.Errorf(wire.Conflict, "instance %s is being removed", in.rec.Name)
 	}
 	same := o.cmd.Spec == nil || reflect.DeepEqual(*o.cmd.Spec, in.rec.Spec)
-	running := in.rec.Wanted == wire.WantRunning && in.rec.Over == "" && !in.parked
+	running := in.rec.Wanted == wire.WantRunning && in.rec.Over == "" && !in.rec.Parked
 	if running && !same {
 		return change{}, wire.Errorf(wire.Conflict, "instance %s runs with another spec: stop it first, or change it with set", in.rec.Name).At("/command/spec")
 	}
@@ -157,7 +157,7 @@ func (o *startOp) plan(s *Supervisor, c *call) (change, *wire.Error) {
 
 // adjust makes the record of an instance that is to run again.
 func (o *startOp) adjust(rec *registry.Instance, same bool) {
-	rec.Wanted, rec.Over, rec.Reason, rec.WhenIdle, rec.Restart = wire.WantRunning, "", "", false, false
+	rec.Wanted, rec.Over, rec.Reason, rec.WhenIdle, rec.Restart, rec.Parked = wire.WantRunning, "", "", false, false, false
 	rec.EnvToken, rec.EnvNames = o.staged.token, o.staged.names
 	if !same {
 		rec.Spec = *o.cmd.Spec
@@ -170,8 +170,11 @@ func (o *startOp) apply(s *Supervisor, in *instance, rec registry.Instance, runn
 		s.unstage(o.staged)
 		return
 	}
-	in.rec, in.parked = rec, false
+	in.rec = rec
 	in.byHand()
+	// A host that was told to end ends; another takes its place.
+	in.follow = in.asked.stop && in.host == hostAlive
+	in.asked.stop = false
 	if o.cmd.Foreground && in.host == noHost {
 		s.expect(in)
 		return
@@ -228,7 +231,7 @@ func (s *Supervisor) expect(in *instance) {
 		if err == nil {
 			err = saveSpecFile(folder, file)
 		}
-		s.post(func() {
+		go s.post(func() { // who leaves waits for this work, and takes no steps then
 			if err != nil {
 				s.cfg.Log.Error("an instance's files could not be written", "instance", file.Name, "err", err)
 			}
@@ -254,7 +257,7 @@ func (o *startOp) answer(s *Supervisor, c *call) {
 	reply := func(in *instance) {
 		c.succeed(wire.InstanceResult{Receipt: c.receipt, Instance: s.describe(in)})
 	}
-	goal := started
+	goal := func(in *instance) bool { return !in.follow && started(in) }
 	if o.cmd.Foreground { // its files stand; the rest is the caller's
 		goal = func(in *instance) bool { return in.expected || in.host != hostSpawning }
 	}
@@ -314,7 +317,7 @@ func (o *restartOp) plan(s *Supervisor, c *call) (change, *wire.Error) {
 	}
 	rec := in.rec
 	rec.Wanted, rec.Over, rec.Reason, rec.WhenIdle = wire.WantRunning, "", "", o.cmd.WhenIdle
-	rec.Restart = in.host == hostAlive
+	rec.Restart, rec.Parked = in.hosted(), false
 	if o.staged.token != "" {
 		rec.EnvToken, rec.EnvNames = o.staged.token, o.staged.names
 	}
@@ -328,7 +331,7 @@ func (o *restartOp) plan(s *Supervisor, c *call) (change, *wire.Error) {
 			return tx.PutInstance(rec)
 		},
 		apply: func() {
-			in.rec, in.parked = rec, false
+			in.rec = rec
 			in.asked.restart = false
 			in.byHand()
 			s.reconcile(in)
@@ -367,13 +370,15 @@ func (o *restartOp) discard(s *Supervisor) { s.unstage(o.staged) }
 // environment.
 func (s *Supervisor) askRestart(in *instance) {
 	l, idle := in.link, in.rec.WhenIdle
+	spec := wire.HostConfigure{Name: in.rec.Name, Spec: in.rec.Spec, Revision: in.rec.Revision}
 	folder := s.cfg.Home.Instance(in.rec.ID)
 	env := envFile(folder, in.rec.EnvToken)
 	go func() {
 		err := promoteEnv(folder, env)
-		if err == nil {
-			if _, werr := l.call(context.Background(), wire.HostRestart{WhenIdle: idle}); werr != nil {
-				err = werr
+		// The spec first: it may have been changed while the host was on its way.
+		for _, c := range []wire.Command{spec, wire.HostRestart{WhenIdle: idle}} {
+			if err == nil {
+				_, err = asError(l.call(context.Background(), c))
 			}
 		}
 		s.post(func() { s.restartTold(in, l, err) })
@@ -388,13 +393,21 @@ func (s *Supervisor) restartTold(in *instance, l *link, err error) {
 		}
 		return
 	}
-	rec := in.rec
-	rec.Restart, rec.WhenIdle = false, false
-	in.rec = rec
-	s.change(change{
-		keys:  keysOf(in),
-		write: func(tx *registry.Tx) error { return tx.PutInstance(rec) },
-		apply: func() { s.saveSpec(in) },
-	})
+	in.rec.Restart = false
+	s.amend(in, func(rec *registry.Instance) bool {
+		rec.Restart = false
+		if rec.Wanted == wire.WantRunning {
+			rec.WhenIdle = false // else it is a stop's
+		}
+		return true
+	}, nil, func(bool) { s.saveSpec(in) }, nil)
 	s.reconcile(in)
+}
+
+// asError makes a nil error of a nil [*wire.Error].
+func asError[T any](v T, err *wire.Error) (T, error) {
+	if err != nil {
+		return v, err
+	}
+	return v, nil
 }

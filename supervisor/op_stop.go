@@ -26,7 +26,7 @@ func (o *stopOp) plan(s *Supervisor, c *call) (change, *wire.Error) {
 		return change{}, wire.Errorf(wire.Unavailable, "instance %s: %s", in.rec.Name, in.why)
 	}
 	rec := in.rec
-	rec.Wanted, rec.WhenIdle = wire.WantStopped, o.cmd.WhenIdle
+	rec.Wanted, rec.WhenIdle, rec.Parked = wire.WantStopped, o.cmd.WhenIdle, false
 	return change{
 		keys: keysOf(in),
 		write: func(tx *registry.Tx) error {
@@ -41,11 +41,12 @@ func (o *stopOp) plan(s *Supervisor, c *call) (change, *wire.Error) {
 
 // stop applies a committed stop.
 func (s *Supervisor) stop(in *instance, rec registry.Instance, timeoutMS int64) {
-	// One that waited for idleness may be told to stop now.
-	if in.rec.WhenIdle && !rec.WhenIdle {
+	// One that waits for idleness, or was told before it was started again, may
+	// be told once more; a host takes all as one.
+	if !rec.WhenIdle {
 		in.asked.stop = false
 	}
-	in.rec = rec
+	in.rec, in.follow = rec, false
 	in.stopIn = time.Duration(timeoutMS) * time.Millisecond
 	in.stopTimer()
 	s.saveSpec(in)
@@ -76,7 +77,10 @@ func (s *Supervisor) askStop(in *instance) {
 	l, idle, timeout := in.link, in.rec.WhenIdle, in.stopIn
 	in.stopIn = 0
 	go func() {
+		answered := make(chan struct{})
+		go l.wake(answered)
 		b, err := l.call(context.Background(), wire.HostStop{WhenIdle: idle, TimeoutMS: timeout.Milliseconds()})
+		close(answered)
 		var done wire.StopDone
 		if err == nil {
 			err = unmarshal(b, &done)
@@ -91,6 +95,28 @@ func (s *Supervisor) askStop(in *instance) {
 			}
 		})
 	}()
+}
+
+// wake makes sure that a host which was told something lives, until it has
+// answered. One that does not even say how it is loses its connection, and is
+// judged anew.
+func (l *link) wake(answered <-chan struct{}) {
+	look := time.NewTicker(wedgedBound)
+	defer look.Stop()
+	for {
+		select {
+		case <-answered:
+			return
+		case <-look.C:
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), wedgedBound)
+		_, err := l.call(ctx, wire.HostGetStatus{})
+		cancel()
+		if err != nil {
+			l.close()
+			return
+		}
+	}
 }
 
 // wedgedBound is how long a host that does not answer is given before it is

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/castctl/castctl/internal/host"
 	"github.com/castctl/castctl/internal/proc"
+	"github.com/castctl/castctl/lease"
 	"github.com/castctl/castctl/registry"
 	"github.com/castctl/castctl/wire"
 )
@@ -66,13 +68,26 @@ func checkInChild(ctx context.Context, path string) error {
 	if err != nil {
 		child.Signal(syscall.SIGKILL)
 		child.Wait(context.Background())
-		return fmt.Errorf("the check did not end")
+		return fmt.Errorf("its check did not end: %w", err)
 	}
-	if !exit.Success() {
-		return fmt.Errorf("the check failed: %s", exit)
+	switch {
+	case exit.Success():
+		return nil
+	case exit.Signal == syscall.SIGBUS, exit.Signal == syscall.SIGSEGV, exit.Signal == 0 && (exit.Code == CheckDamaged || exit.Code == checkPanicked):
+		return fmt.Errorf("%w: the check ended with %s", registry.ErrDamaged, exit)
+	case exit.Signal == 0 && exit.Code == CheckUnread:
+		return nil // the open itself will tell
 	}
-	return nil
+	return fmt.Errorf("its check ended with %s", exit)
 }
+
+// How the check of a registry file exits, besides 0.
+const (
+	CheckUnread  = 1 // it could not be read: another process has it
+	CheckDamaged = 3
+
+	checkPanicked = 2 // Go's own, when the file leads bbolt astray
+)
 
 // rebuild fills a new registry from the instance folders, stopped instances
 // included.
@@ -97,16 +112,13 @@ func (s *Supervisor) rebuild() (int, error) {
 			Incarnation: s.livingIncarnation(id, file.Incarnation), EnvNames: file.EnvNames, Over: file.Over, Reason: file.Reason, CreatedAt: wire.Now(),
 		})
 	}
-	if len(found) == 0 {
-		return 0, nil
-	}
 	return len(found), s.db.Update(func(tx *registry.Tx) error {
 		for _, in := range found {
 			if err := tx.PutInstance(in); err != nil {
 				return err
 			}
 		}
-		return nil
+		return tx.Filled()
 	})
 }
 
@@ -159,7 +171,9 @@ func (s *Supervisor) adopted() {
 // the last supervisor was killed between the commit and the file.
 func (s *Supervisor) checkSpecFile(in *instance) {
 	file, folder := s.specFile(in), s.cfg.Home.Instance(in.rec.ID)
+	staged := envFile(folder, in.rec.EnvToken)
 	s.files.do(in.rec.ID, func() {
+		sweepEnvs(folder, staged)
 		now, err := host.ReadSpec(folder)
 		if err == nil && now.Wanted == file.Wanted && now.Revision == file.Revision && now.Registry == file.Registry &&
 			now.Incarnation == file.Incarnation && now.Over == file.Over {
@@ -169,4 +183,19 @@ func (s *Supervisor) checkSpecFile(in *instance) {
 			saveSpecFile(folder, file)
 		}
 	})
+}
+
+// stagedAge is how old a staged environment must be before it belongs to no
+// start that is still on its way.
+const stagedAge = time.Minute
+
+// sweepEnvs removes environments that were staged for starts that never were
+// committed, except the one that a start still waits for.
+func sweepEnvs(folder lease.Folder, keep string) {
+	all, _ := filepath.Glob(envFile(folder, "*"))
+	for _, path := range all {
+		if st, err := os.Lstat(path); path != keep && err == nil && time.Since(st.ModTime()) > stagedAge {
+			os.Remove(path)
+		}
+	}
 }

@@ -23,7 +23,7 @@ func (s *Supervisor) reconcile(in *instance) {
 		s.stopWedged(in)
 	case in.host == noHost && in.rec.Removing:
 		s.forget(in)
-	case in.host == noHost && in.rec.Wanted == wire.WantRunning && in.rec.Over == "" && in.timer == nil && !in.parked:
+	case in.host == noHost && in.rec.Wanted == wire.WantRunning && in.rec.Over == "" && in.timer == nil && !in.rec.Parked:
 		s.launch(in)
 	}
 	in.wake()
@@ -84,19 +84,21 @@ func (s *Supervisor) claimed(in *instance, lock *lease.Lock, err error) {
 		s.launchFailed(in, err.Error())
 		return
 	}
-	rec := in.rec
-	rec.Incarnation, rec.Restart = wire.NewID(), false
-	s.change(change{
-		keys:  keysOf(in),
-		write: func(tx *registry.Tx) error { return tx.PutInstance(rec) },
-		apply: func() {
-			in.rec = rec
-			s.spawn(in, lock)
-		},
-		fail: func(err *wire.Error) {
+	incarnation := wire.NewID()
+	s.amend(in, func(rec *registry.Instance) bool {
+		rec.Incarnation, rec.Restart = incarnation, false
+		return rec.Wanted == wire.WantRunning && rec.Over == "" && !rec.Removing
+	}, nil, func(done bool) {
+		if !done { // it was stopped meanwhile
 			lock.Release()
-			s.launchFailed(in, err.Message)
-		},
+			in.host = noHost
+			s.reconcile(in)
+			return
+		}
+		s.spawn(in, lock)
+	}, func(err *wire.Error) {
+		lock.Release()
+		s.launchFailed(in, err.Message)
 	})
 }
 
@@ -157,19 +159,11 @@ func (s *Supervisor) forgotten(in *instance) {
 // over notes that an instance ended by itself, so that no supervisor to come
 // starts it again.
 func (s *Supervisor) over(in *instance, state wire.State, reason string) {
-	rec := in.rec
-	rec.Over, rec.Reason = state, reason
-	in.rec.Over, in.rec.Reason = state, reason
-	s.change(change{
-		keys: keysOf(in),
-		write: func(tx *registry.Tx) error {
-			if err := tx.AppendFact(fact(in, state, reason)); err != nil {
-				return err
-			}
-			return tx.PutInstance(rec)
-		},
-		apply: func() { s.saveSpec(in) },
-	})
+	in.rec.Over, in.rec.Reason, in.follow = state, reason, false
+	s.amend(in, func(rec *registry.Instance) bool {
+		rec.Over, rec.Reason = state, reason
+		return true
+	}, []wire.Event{fact(in, state, reason)}, func(bool) { s.saveSpec(in) }, nil)
 }
 
 // saveSpec brings instance.json up to date, beside the owner.

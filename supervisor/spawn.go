@@ -29,7 +29,7 @@ func (s *Supervisor) spawn(in *instance, lock *lease.Lock) {
 	in.stopTimer()
 	in.host, in.why = hostSpawning, ""
 	in.status, in.record, in.stopDone = nil, nil, nil
-	in.asked = asked{}
+	in.asked, in.follow = asked{}, false
 	in.spawned = time.Now()
 	file := s.specFile(in)
 	env := envFile(s.cfg.Home.Instance(in.rec.ID), in.rec.EnvToken)
@@ -205,6 +205,12 @@ func (s *Supervisor) connected(in *instance, l *link) {
 	s.views.touch(in)
 	l.start(s, in)
 	in.tail()
+	s.later(dialBound, func() {
+		if in.link == l && in.status == nil {
+			s.cfg.Log.Error("a host says nothing", "instance", in.rec.Name)
+			l.close() // it is judged anew then
+		}
+	})
 }
 
 // told takes a status from a host.
@@ -214,6 +220,9 @@ func (s *Supervisor) told(in *instance, l *link, st *wire.HostStatus) {
 		return
 	}
 	in.status = st
+	if before == nil && st.Revision < in.rec.Revision { // changed while it was on its way
+		go l.call(context.Background(), wire.HostConfigure{Name: in.rec.Name, Spec: in.rec.Spec, Revision: in.rec.Revision})
+	}
 	if st.Stop != nil {
 		in.stopDone = st.Stop
 	}

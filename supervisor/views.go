@@ -217,7 +217,7 @@ func (in *instance) reason() string {
 			return in.why
 		}
 	case wire.Starting:
-		if in.parked {
+		if in.rec.Parked {
 			return in.why
 		}
 	}

@@ -119,7 +119,7 @@ func (p *pump) take(n int) {
 		return
 	}
 	now := time.Now()
-	if n < gulp && now.Sub(p.last) < brisk {
+	if n < gulp && now.Sub(p.last) < brisk && !p.over.Load() {
 		time.Sleep(pause)
 		now = time.Now()
 	}

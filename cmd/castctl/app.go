@@ -69,6 +69,8 @@ func newApp() *cli.App {
 		Version:         updater.Version,
 		HideVersion:     true,
 		HideHelpCommand: true,
+		// A comma is a part of a value, as in --env NO_PROXY=a,b.
+		DisableSliceFlagSeparator: true,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "home", Usage: "keep everything in `DIR` instead of $CAST_HOME or ~/.cast"},
 			&cli.BoolFlag{Name: "version", Usage: "print the version"},
@@ -161,7 +163,7 @@ var errUnable = errors.New("unable")
 
 // flagsFirst puts a command's flags in front of its arguments, because the
 // parser stops at the first argument and would take a flag behind it for
-// another. What follows -- is left alone.
+// another. What follows -- is arguments.
 func flagsFirst(app *cli.App, args []string) []string {
 	cmd, at := commandAt(app, args)
 	if cmd == nil {
@@ -177,8 +179,12 @@ func flagsFirst(app *cli.App, args []string) []string {
 	var flags, rest []string
 	for i := at; i < len(args); i++ {
 		a := args[i]
+		if a == "--" && cmd.Name == "start" {
+			rest = append(rest, args[i:]...) // it parts the names from the command
+			break
+		}
 		if a == "--" {
-			rest = append(rest, args[i:]...)
+			rest = append(append([]string{"--"}, rest...), args[i+1:]...)
 			break
 		}
 		if !strings.HasPrefix(a, "-") || a == "-" {
@@ -196,23 +202,7 @@ func flagsFirst(app *cli.App, args []string) []string {
 		}
 		flags = append(flags, args[i])
 	}
-	// A -- between them keeps an argument such as -x an argument.
-	if len(rest) > 0 && rest[0] != "--" && anyDash(rest) {
-		rest = append([]string{"--"}, rest...)
-	}
 	return append(append(append([]string{}, args[:at]...), flags...), rest...)
-}
-
-func anyDash(args []string) bool {
-	for _, a := range args {
-		if a == "--" {
-			return false
-		}
-		if strings.HasPrefix(a, "-") && a != "-" {
-			return true
-		}
-	}
-	return false
 }
 
 // commandAt finds the command that a line names, and where its own part begins.

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
-	"github.com/dustin/go-humanize"
 	"github.com/urfave/cli/v2"
 
 	"github.com/castctl/castctl/client"
@@ -85,12 +84,12 @@ func apply(c *cli.Context, cl *client.Client, list []wire.Declared) error {
 		}
 	}
 	fmt.Fprintf(c.App.Writer, "%d unchanged\n", len(r.Unchanged))
-	return failures(c, cl, append(r.Started, r.Changed...))
+	return failures(c, cl, append(r.Started, r.Changed...), r.Stopped)
 }
 
-// failures names the instances that did not come up.
-func failures(c *cli.Context, cl *client.Client, names []string) error {
-	if c.Bool("dry-run") || len(names) == 0 {
+// failures names the instances that did not come up, or did not end.
+func failures(c *cli.Context, cl *client.Client, up, down []string) error {
+	if c.Bool("dry-run") || len(up)+len(down) == 0 {
 		return nil
 	}
 	st, err := fleetOf(c.Context, cl)
@@ -98,9 +97,18 @@ func failures(c *cli.Context, cl *client.Client, names []string) error {
 		return err
 	}
 	var errs []error
-	for _, name := range names {
-		if in, ok := findInstance(st, name); ok && in.State == wire.Failed {
+	for _, name := range up {
+		in, ok := findInstance(st, name)
+		switch {
+		case ok && in.State == wire.Failed:
 			errs = append(errs, fmt.Errorf("%s failed: %s", name, text(in.Reason)))
+		case ok && in.State == wire.Starting:
+			errs = append(errs, fmt.Errorf("%s is still starting", name))
+		}
+	}
+	for _, name := range down {
+		if in, ok := findInstance(st, name); ok && in.HostPID != nil {
+			errs = append(errs, fmt.Errorf("%s is still %s", name, in.State))
 		}
 	}
 	return joinErrors(errs)
@@ -149,12 +157,7 @@ type fleetSize int64
 
 // UnmarshalText reads the size.
 func (s *fleetSize) UnmarshalText(b []byte) error {
-	n, err := humanize.ParseBytes(string(b))
-	if err != nil {
-		return fmt.Errorf("not a size such as 64MiB")
-	}
-	*s = fleetSize(n)
-	return nil
+	return setBytes((*int64)(s), string(b))
 }
 
 // readFleet reads the file strictly: an unknown key is an error with its place.

@@ -74,7 +74,7 @@ func down(ctx context.Context, home lease.Home) error {
 // what is left.
 func downAll(ctx context.Context, c *cli.Context, home lease.Home) error {
 	cl, err := livingClient(ctx, home)
-	if err == nil && cl == nil && hostsLive(home) {
+	if err == nil && cl == nil && (hostsLive(home) || len(wanted(home)) > 0) {
 		cl, err = connectTo(ctx, home)
 	}
 	if err != nil {

@@ -7,10 +7,12 @@
 package main
 
 import (
+	"errors"
 	"os"
 
 	"github.com/castctl/castctl/internal/proc"
 	"github.com/castctl/castctl/registry"
+	"github.com/castctl/castctl/supervisor"
 )
 
 // programName is what the processes are called in listings.
@@ -36,8 +38,14 @@ func run(args []string) int {
 // checkRegistry reads a registry file in a process of its own, because a damaged
 // one faults whoever maps it.
 func checkRegistry(args []string) int {
-	if len(args) != 1 || registry.Check(args[0]) != nil {
-		return 1
+	if len(args) != 1 {
+		return exitUnable
 	}
-	return 0
+	switch err := registry.Check(args[0]); {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, registry.ErrDamaged):
+		return supervisor.CheckDamaged
+	}
+	return supervisor.CheckUnread
 }

@@ -55,7 +55,10 @@ func orphans(c *cli.Context) error {
 	}
 	list := orphanList{Hosts: []wire.Orphan{}, Processes: []orphanedProc{}}
 	if ok {
-		raw, err := fleetStatus(c.Context, home)
+		raw, silent, err := fleetStatus(c.Context, home)
+		if silent != nil { // it alone knows which hosts have a name
+			err = wire.Errorf(wire.Unavailable, "the supervisor does not answer: %v", silent)
+		}
 		if err != nil {
 			return err
 		}

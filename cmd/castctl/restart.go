@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -18,7 +19,7 @@ func restartCommand() *cli.Command {
 		Description: "The agents get this command's environment.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "when-idle", Usage: "wait until nothing holds the instance"},
-			&cli.StringSliceFlag{Name: "env", Usage: "set `NAME=VALUE` in its environment"},
+			&cli.StringSliceFlag{Name: "env", KeepSpace: true, Usage: "set `NAME=VALUE` in its environment"},
 			&cli.BoolFlag{Name: "env-clean", Usage: "give it only the variables of --env"},
 			&cli.DurationFlag{Name: "timeout", Usage: "how long to wait for it to run", Value: time.Minute},
 			jsonFlag,
@@ -37,6 +38,10 @@ func restartCommand() *cli.Command {
 					if c.Bool("when-idle") {
 						showHolds(c, cl, name)
 					}
+					var before wire.Instance
+					if err := cl.Call(c.Context, wire.NewID(), wire.GetStatus{Instance: name}, &before); err != nil {
+						return named(name, err)
+					}
 					var r wire.InstanceResult
 					cmd := wire.RestartInstance{Instance: name, Env: env, WhenIdle: c.Bool("when-idle"), Wait: waitOf(c)}
 					if err := cl.Call(c.Context, wire.NewID(), cmd, &r); err != nil {
@@ -44,6 +49,9 @@ func restartCommand() *cli.Command {
 					}
 					if c.Bool("json") {
 						return printJSON(c, r)
+					}
+					if r.Instance.Run == before.Run && r.Instance.State == wire.Running {
+						return fmt.Errorf("%s still runs as before: it is started again as soon as that is possible", name)
 					}
 					return startOutcome(c, r.Instance)
 				})

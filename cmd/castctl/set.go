@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"maps"
 	"slices"
 	"strconv"
@@ -123,7 +124,7 @@ func setBytes(to *int64, v string) error {
 		return nil
 	}
 	n, err := humanize.ParseBytes(v)
-	if err != nil {
+	if err != nil || n > math.MaxInt64 {
 		return fmt.Errorf("not a size such as 64MiB")
 	}
 	*to = int64(n)

@@ -28,7 +28,7 @@ func startCommand() *cli.Command {
 			&cli.StringFlag{Name: "dialect", Usage: "how to read the agent: auto, plain or ndjson"},
 			&cli.StringFlag{Name: "restart", Usage: "when to start it again: never, on-failure or always"},
 			&cli.StringFlag{Name: "cwd", Usage: "run it in `DIR`", DefaultText: "here"},
-			&cli.StringSliceFlag{Name: "env", Usage: "set `NAME=VALUE` in its environment"},
+			&cli.StringSliceFlag{Name: "env", KeepSpace: true, Usage: "set `NAME=VALUE` in its environment"},
 			&cli.StringFlag{Name: "env-file", Usage: "read more variables from `FILE` at each start"},
 			&cli.BoolFlag{Name: "env-clean", Usage: "give it only the variables of --env and --env-file"},
 			&cli.DurationFlag{Name: "stop-timeout", Usage: "bound of the whole stop", DefaultText: "10s"},
@@ -71,6 +71,9 @@ func start(c *cli.Context) error {
 			if spec, err = demoSpec(c, cl, home, names); err != nil {
 				return err
 			}
+			if flag := specFlag(c); spec == nil && flag != "" {
+				return usage{fmt.Sprintf("--%s is for a new instance: give it a command, or change this one with castctl set", flag)}
+			}
 		}
 		if c.Bool("foreground") {
 			return startForeground(c, home, cl, names, spec, env)
@@ -79,6 +82,16 @@ func start(c *cli.Context) error {
 			return startOne(c, cl, wire.Start{Name: name, Spec: spec, Env: env, Wait: waitOf(c)})
 		})
 	})
+}
+
+// specFlag is the first flag given that says how a new instance is to be.
+func specFlag(c *cli.Context) string {
+	for _, name := range []string{"dialect", "restart", "cwd", "env-file", "stop-timeout", "children"} {
+		if c.IsSet(name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // plainOnly leaves out the globs.

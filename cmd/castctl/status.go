@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -37,9 +38,12 @@ func showStatus(c *cli.Context, o statusOptions) error {
 	}
 	st := wire.Status{Instances: []wire.Instance{}, Orphans: []wire.Orphan{}}
 	if ok {
-		raw, err := fleetStatus(c.Context, home)
+		raw, silent, err := fleetStatus(c.Context, home)
 		if err != nil {
 			return err
+		}
+		if silent != nil {
+			fmt.Fprintf(c.App.ErrWriter, "castctl: the supervisor does not answer, so this is what the folders tell: %s\n", plain(oneLine(silent.Error())))
 		}
 		if o.json && c.NArg() == 0 {
 			return printRaw(c, raw)
@@ -64,22 +68,26 @@ func showStatus(c *cli.Context, o statusOptions) error {
 const askBound = 300 * time.Millisecond
 
 // fleetStatus is the fleet as JSON: from the supervisor if one answers, else
-// from the folders.
-func fleetStatus(ctx context.Context, home lease.Home) ([]byte, error) {
+// from the folders. silent is why one that lives does not answer.
+func fleetStatus(ctx context.Context, home lease.Home) (raw []byte, silent, err error) {
 	quick, cancel := context.WithTimeout(ctx, askBound)
 	defer cancel()
 	cl, err := client.Connect(quick, client.Config{Home: home})
 	if err == nil {
 		defer cl.Close()
-		if b, err := cl.Get(quick, "/v1/instances"); err == nil {
-			return b, nil
+		if raw, err = cl.Get(quick, "/v1/instances"); err == nil {
+			return raw, nil, nil
 		}
+	}
+	if !errors.Is(err, lease.ErrNoServer) {
+		silent = err
 	}
 	st, err := supervisor.Offline(ctx, home)
 	if err != nil {
-		return nil, err
+		return nil, silent, err
 	}
-	return json.Marshal(st)
+	raw, err = json.Marshal(st)
+	return raw, silent, err
 }
 
 // offline is the fleet without a supervisor.

@@ -60,14 +60,25 @@ func stop(c *cli.Context) error {
 	return each(c.Context, home, cl, names, func(cl *client.Client, name string) error { return stopOne(c, home, cl, name) })
 }
 
+// wanted names the instances that the next supervisor would start.
+func wanted(home lease.Home) []string {
+	var names []string
+	for _, in := range offline(home).Instances {
+		if in.Wanted == wire.WantRunning && !in.State.Over() {
+			names = append(names, in.Name)
+		}
+	}
+	return names
+}
+
 // clientIfNeeded connects to the supervisor, and starts one only if hosts live
-// without it.
+// without it, or would.
 func clientIfNeeded(c *cli.Context, home lease.Home) (*client.Client, error) {
 	cl, err := livingClient(c.Context, home)
 	if cl != nil || err != nil {
 		return cl, err
 	}
-	if !hostsLive(home) {
+	if !hostsLive(home) && (!c.Bool("all") || len(wanted(home)) == 0) {
 		return nil, nil
 	}
 	return connectTo(c.Context, home)

@@ -83,16 +83,18 @@ func Recognise(named wire.Dialect, argv []string) wire.Dialect {
 
 // compact returns a JSON value without white space between its tokens, so that
 // it fits on a line. A value in which a name stands twice is an error, although
-// its form is good: what is written down must mean one thing.
+// its form is good: what is written down must mean one thing. So is one that is
+// so deep that it could not be read within an event.
 func compact(v jsontext.Value) (jsontext.Value, error) {
 	v = v.Clone()
 	if err := v.Compact(); err != nil {
 		return nil, err
 	}
-	if !v.IsValid() {
-		return nil, errDuplicate
+	around := append(append([]byte("[[[[[[[["), v...), "]]]]]]]]"...)
+	if !jsontext.Value(around).IsValid() {
+		return nil, errUnfit
 	}
 	return v, nil
 }
 
-var errDuplicate = errors.New("a name stands twice in an object")
+var errUnfit = errors.New("a name stands twice in an object, or it is too deep")

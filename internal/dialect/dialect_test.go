@@ -195,3 +195,32 @@ func FuzzNDJSONRead(f *testing.F) {
 		}
 	})
 }
+
+// An answer that is as deep as a line may be ends its turn, and can be written
+// down and read again, with or without it.
+func TestNDJSONDeepAnswer(t *testing.T) {
+	for depth := 9_980; depth <= 10_000; depth++ {
+		d := For(wire.NDJSON)
+		if _, err := d.Begin(Turn{ID: "t1", Request: "r1", Submit: wire.Submit{Command: jsontext.Value(`{}`)}}); err != nil {
+			t.Fatal(err)
+		}
+		line := `{"id":"r1","result":` + strings.Repeat("[", depth-1) + strings.Repeat("]", depth-1) + `}`
+		if v := jsontext.Value(line); !v.IsValid(jsontext.AllowDuplicateNames(true)) {
+			t.Fatalf("a line of depth %d is no message", depth)
+		}
+		facts := d.Read([]byte(line))
+		e, ok := facts[0].(TurnEnded)
+		if !ok || e.Data.Outcome != wire.TurnCompleted {
+			t.Fatalf("depth %d: %+v", depth, facts)
+		}
+		ev := wire.NewEvent(wire.EventTurnEnded, e.Data)
+		whole, err := json.Marshal([]any{map[string]any{"event": ev}})
+		if err != nil {
+			t.Fatalf("depth %d: %v", depth, err)
+		}
+		var back []map[string]wire.Event
+		if err := json.Unmarshal(whole, &back); err != nil {
+			t.Fatalf("depth %d: %v", depth, err)
+		}
+	}
+}

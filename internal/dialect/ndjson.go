@@ -66,7 +66,7 @@ func (d *ndjson) Read(line []byte) []Fact {
 	}
 	d.forget(id)
 	whole, err := compact(line)
-	if err != nil { // duplicate names, which the journal does not take
+	if err != nil { // which the journal does not take
 		whole = nil
 	}
 	data := wire.TurnEndedData{Outcome: wire.TurnCompleted}

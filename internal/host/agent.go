@@ -56,13 +56,13 @@ func (h *Host) spawn(n int) (*run, error) {
 		return nil, err
 	}
 	defer lock.Release() // the agent's tree holds it from now on, and nobody else
-	r := &run{n: n, dialect: dialect.For(h.life.dialectName(spec)), started: time.Now(), gate: h.life.recorded, dead: make(chan struct{})}
+	r := &run{n: n, dialect: dialect.For(h.life.dialectName(spec)), started: time.Now(), gate: h.life.recorded, dead: make(chan struct{}), patience: lastTries}
 	cfg := transport.Config{
 		Path: path, Argv: spec.Argv, Dir: spec.Cwd, Env: AgentEnv(h.cfg.Home.Dir(), h.cfg.ID, env.stored, env.file),
 		Inherit: []*os.File{lock.File()},
 		Exited: func(e proc.Exit) {
+			h.post(func() { h.exited(r, e) }) // before anybody who waits for the death can act
 			close(r.dead)
-			h.post(func() { h.exited(r, e) })
 		},
 	}
 	on := transport.Handlers{
@@ -148,8 +148,22 @@ func (h *Host) output(r *run, b []byte) (keep int) {
 	}
 	for {
 		err := h.journal.AppendRaw(wire.EventOutput, b)
+		if err != nil && !errors.Is(err, journal.ErrFull) {
+			h.cfg.Log.Error("output was lost", "bytes", len(b), "err", err)
+		}
 		if !errors.Is(err, journal.ErrFull) {
 			return keep
+		}
+		// A dead agent's last words wait a while, but a stop must not hang on them.
+		if r.isDead() && r.patience == 0 {
+			n := int64(len(b))
+			go h.post(func() {
+				h.emit(wire.NewEvent(wire.EventNotice, wire.NoticeData{Kind: wire.NoticeGap, Message: "the disk was full: output was lost", Bytes: &n}))
+			})
+			return keep
+		}
+		if r.isDead() {
+			r.patience--
 		}
 		select {
 		case <-h.steps.done:
@@ -159,8 +173,10 @@ func (h *Host) output(r *run, b []byte) (keep int) {
 	}
 }
 
-// retryFull is how long a full disk is left alone.
-const retryFull = 250 * time.Millisecond
+const (
+	retryFull = 250 * time.Millisecond // how long a full disk is left alone
+	lastTries = 12                     // at a dead agent's output
+)
 
 // partialRune returns the length of an unfinished UTF-8 character at the end.
 func partialRune(b []byte) int {
@@ -227,19 +243,20 @@ func (h *Host) exited(r *run, exit proc.Exit) {
 // clear ends whatever the old run left behind before then follows: an agent
 // never starts beside its predecessor's children.
 func (h *Host) clear(then func()) {
-	if len(h.strays()) == 0 {
+	if len(h.strays(nil)) == 0 {
 		then()
 		return
 	}
 	h.life.clearing = true
+	timeout := h.file.Spec.StopTimeout()
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), h.file.Spec.StopTimeout())
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		proc.EndTree(ctx, h.spared(), nil)
 		h.post(func() {
 			h.life.clearing = false
 			h.steps.dirty.Store(true)
-			if h.life.stopping == nil && h.life.over == "" {
+			if h.life.stopping == nil && h.life.over == "" && h.life.current == nil {
 				then()
 			}
 		})

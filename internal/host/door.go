@@ -47,10 +47,10 @@ func newDoor(l *net.UnixListener, path string, serve func(*visitor)) *door {
 	return &door{listener: l, path: path, serve: serve, visitors: map[*visitor]struct{}{}}
 }
 
-// run accepts until the listener is closed.
-func (d *door) run() {
+// run accepts until its listener is closed: the door may get another one.
+func (d *door) run(l *net.UnixListener) {
 	for {
-		c, err := d.listener.AcceptUnix()
+		c, err := l.AcceptUnix()
 		if err != nil {
 			return
 		}
@@ -139,7 +139,8 @@ func (d *door) latest() []byte {
 	return d.status
 }
 
-// close ends the door. The socket's file is removed only if it is still ours.
+// close ends the door and removes the socket's file: nobody else binds that path
+// while the alive lock is ours.
 func (d *door) close() {
 	d.mu.Lock()
 	d.closed = true

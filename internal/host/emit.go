@@ -64,8 +64,9 @@ func (h *Host) flushBacklog() {
 		if err := h.journal.Append(false, &b.events[0]); err != nil {
 			if errors.Is(err, journal.ErrFull) {
 				h.retryBacklog()
+				return
 			}
-			return
+			h.cfg.Log.Error("an event was lost", "type", b.events[0].Type, "err", err)
 		}
 		b.events = b.events[1:]
 	}

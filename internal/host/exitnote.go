@@ -37,23 +37,36 @@ func appendNote(f lease.Folder, file ExitFile) error {
 // clearNotes forgets all notes.
 func clearNotes(f lease.Folder) error { return os.Truncate(f.ExitNotes(), 0) }
 
-// withNotes adds to what exit.json says the later exits that were noted.
-func withNotes(f lease.Folder, last ExitFile) ExitFile {
+// readNotes reads the notes, except those that a kill tore.
+func readNotes(f lease.Folder) []ExitFile {
 	b, err := os.ReadFile(f.ExitNotes())
 	if err != nil {
-		return last
+		return nil
 	}
+	var notes []ExitFile
 	for line := range bytes.Lines(b) {
 		var note ExitFile
-		if json.Unmarshal(line, &note) != nil || note.Run <= last.Run {
+		if json.Unmarshal(line, &note) == nil {
+			notes = append(notes, note)
+		}
+	}
+	return notes
+}
+
+// withNotes adds to what exit.json says the later exits that were noted: the
+// last one is the result, and all before it are among its untold.
+func withNotes(last ExitFile, notes []ExitFile) ExitFile {
+	untold := last.Untold
+	for _, note := range notes {
+		if note.Run <= last.Run {
 			continue
 		}
 		if last.Run > 0 {
-			earlier := last
-			earlier.Untold = nil
-			note.Untold = append(last.Untold, earlier)
+			last.Untold = nil
+			untold = append(untold, last)
 		}
 		last = note
 	}
+	last.Untold = untold
 	return last
 }

@@ -57,10 +57,11 @@ type ExitFile struct {
 // ReadExit reads how an instance's last run ended; ok is false if nothing that
 // can be understood says so.
 func ReadExit(f lease.Folder) (e ExitFile, ok bool) {
+	notes := readNotes(f) // first: they are cleared once the file has what they say
 	if lease.ReadJSON(f.ExitFile(), &e) != nil {
 		e = ExitFile{}
 	}
-	e = withNotes(f, e)
+	e = withNotes(e, notes)
 	return e, e.Run > 0
 }
 

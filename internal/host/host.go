@@ -120,8 +120,11 @@ func (h *Host) loop(ctx context.Context) {
 	signals := make(chan os.Signal, 8)
 	// HUP and PIPE are caught so that they do no harm, and not ignored: an
 	// ignored signal would be inherited by the agent.
-	signal.Notify(signals, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCHLD)
+	signal.Notify(signals, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
+	deaths := make(chan os.Signal, 1) // of its own: many of these must not crowd out those
+	signal.Notify(deaths, syscall.SIGCHLD)
+	defer signal.Stop(deaths)
 	ended := ctx.Done()
 	for !h.steps.leave {
 		select {
@@ -129,6 +132,8 @@ func (h *Host) loop(ctx context.Context) {
 			step()
 		case s := <-signals:
 			h.signalled(s)
+		case <-deaths:
+			h.reapSoon()
 		case <-ended:
 			ended = nil
 			h.quit("told to end")
@@ -138,10 +143,7 @@ func (h *Host) loop(ctx context.Context) {
 }
 
 func (h *Host) signalled(s os.Signal) {
-	switch s {
-	case syscall.SIGCHLD:
-		h.reapSoon()
-	case syscall.SIGTERM, syscall.SIGINT:
+	if s == syscall.SIGTERM || s == syscall.SIGINT {
 		h.quit("the host was told to end by " + s.String())
 	}
 }
@@ -176,6 +178,7 @@ func (h *Host) settle() {
 		}
 		h.door.publish(h.status)
 		if h.life.over != "" && h.life.settled() {
+			h.refuseQueue()
 			h.steps.leave = true
 		}
 	}

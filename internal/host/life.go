@@ -43,6 +43,18 @@ type run struct {
 	gate <-chan struct{}
 	dead chan struct{} // closed when the process has ended and was reaped
 	hold *lease.Hold   // of a process that is never idle; nil for others
+	// patience is how often its output is still tried on a full disk, once it is
+	// dead. It belongs to whoever reads the output.
+	patience int
+}
+
+func (r *run) isDead() bool {
+	select {
+	case <-r.dead:
+		return true
+	default:
+		return false
+	}
 }
 
 func (l *life) facts() facts {

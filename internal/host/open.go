@@ -148,7 +148,7 @@ func (h *Host) begin() {
 			Error:   &wire.ErrorData{Code: wire.Unavailable, Message: "the host was killed; the agent may have acted on the request"},
 		}).In(h.life.session(h.file.Spec), r.Turn))
 	}
-	go h.door.run()
+	go h.door.run(h.door.listener)
 	h.start(h.file.Automatic)
 	if h.life.current == nil {
 		h.publishRecord() // a start that failed is told as well
@@ -200,7 +200,7 @@ func (h *Host) rebind() {
 	}
 	h.door.listener.Close()
 	h.door.listener, h.door.path = l, path
-	go h.door.run()
+	go h.door.run(l)
 	h.publishRecord()
 }
 

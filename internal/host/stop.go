@@ -28,6 +28,7 @@ func (h *Host) stopAgent(timeout time.Duration, again bool, answer func(wire.Sto
 		s.answers = append(s.answers, answer)
 		if !again {
 			h.life.again = false // a stop outweighs a restart
+			h.holds.Close()
 		}
 		return
 	}
@@ -54,6 +55,7 @@ func (h *Host) stopDone(done wire.StopDone) {
 		h.steps.dirty.Store(true)
 		if h.life.again {
 			h.life.again = false
+			h.life.over = "" // it may have ended by itself just before
 			h.life.restarts.Clear()
 			h.start(false)
 		} else {
@@ -84,7 +86,7 @@ func (h *Host) ladder(r *run, timeout time.Duration) wire.StopDone {
 		done.Rung = h.endAgent(r, timeout)
 		done.Ended++
 	}
-	left := h.strays()
+	left := h.strays(r)
 	if len(left) == 0 {
 		return done
 	}
@@ -93,11 +95,11 @@ func (h *Host) ladder(r *run, timeout time.Duration) wire.StopDone {
 		done.Rung = wire.RungTerm
 	}
 	askAll(ctx, left, timeout/4)
-	if len(h.strays()) == 0 {
+	if len(h.strays(r)) == 0 {
 		return done
 	}
 	done.Rung = wire.RungKill
-	for _, s := range proc.EndTree(ctx, h.spared(), nil) {
+	for _, s := range proc.EndTree(ctx, h.spared(), r.owns) {
 		done.Ended--
 		done.Escaped = append(done.Escaped, wire.Escaped{PID: s.PID, Command: command(s.PID)})
 	}
@@ -129,13 +131,17 @@ func (h *Host) endAgent(r *run, timeout time.Duration) wire.Rung {
 	return wire.RungKill
 }
 
-// strays lists what lives beneath the host when no agent does: what one left
-// behind. Without any child the answer costs one system call.
-func (h *Host) strays() []int {
+// owns reports whether a child is the run's own process, whose status its
+// transport collects.
+func (r *run) owns(pid int) bool { return r != nil && !r.isDead() && pid == r.sub.Child().PID() }
+
+// strays lists what lives beneath the host besides a run, nil for none: what one
+// left behind. Without any child the answer costs one system call.
+func (h *Host) strays(r *run) []int {
 	if !proc.HasChildren() {
 		return nil
 	}
-	proc.ReapAdopted(nil)
+	proc.ReapAdopted(r.owns)
 	return proc.Living(proc.Tree(os.Getpid(), h.spared()))
 }
 

@@ -32,6 +32,7 @@ type turn struct {
 	started     time.Time
 	run         *run // that it was written to; nil before
 	hold        *lease.Hold
+	durable     bool         // its id is; only then may it be written
 	born        map[int]bool // descendants that lived before it began
 }
 
@@ -126,17 +127,26 @@ func (h *Host) accept(t *turn, wait bool, answer func(wire.HostSubmitted, *wire.
 		ev = h.queueEvent()
 	}
 	h.steps.dirty.Store(true)
+	fail := func(err error) {
+		h.memory.Forget(t.request)
+		h.withdraw(t)
+		answer(wire.HostSubmitted{}, wire.Errorf(wire.Unavailable, "the request could not be journaled: %v", err))
+	}
+	// Here, so that events stand in the order of what they tell.
+	crashpoint.At("host.submit.journal")
+	if err := h.journal.Append(false, &ev); err != nil {
+		fail(err)
+		return
+	}
 	go func() {
-		crashpoint.At("host.submit.journal")
-		err := h.journal.Append(true, &ev)
+		err := h.journal.Sync()
 		crashpoint.At("host.submit.journaled")
 		h.post(func() {
 			if err != nil {
-				h.memory.Forget(t.request)
-				h.withdraw(t)
-				answer(wire.HostSubmitted{}, wire.Errorf(wire.Unavailable, "the request could not be journaled: %v", err))
+				fail(err)
 				return
 			}
+			t.durable = true
 			answer(done, nil)
 			if !wait {
 				h.write(t)
@@ -195,6 +205,9 @@ func (h *Host) dispatch() {
 		return
 	}
 	t := h.turns.queue[0]
+	if !t.durable {
+		return
+	}
 	h.turns.queue = h.turns.queue[1:]
 	h.turns.current = t
 	h.emit(h.queueEvent())
@@ -262,6 +275,18 @@ func (h *Host) endTurn(t *turn, data wire.TurnEndedData) {
 	h.holdTasks(t)
 	t.hold.Release()
 	h.steps.dirty.Store(true)
+}
+
+// refuseQueue ends the turns that wait when the host leaves: the agent never got
+// them.
+func (h *Host) refuseQueue() {
+	queue := h.turns.queue
+	h.turns.queue = nil
+	for _, t := range queue {
+		h.endTurn(t, wire.TurnEndedData{Outcome: wire.TurnFailed, Error: &wire.ErrorData{
+			Code: wire.Unavailable, Message: "the instance ended before the agent was given the request; nothing was sent",
+		}})
+	}
 }
 
 // failTurns settles the turn that was with a run that has ended.

@@ -33,6 +33,12 @@ func (s *Server) follow(r *http.Request, names []string) (http.HandlerFunc, *wir
 
 // relay streams the events of instances from the positions on.
 func (s *Server) relay(w http.ResponseWriter, r *http.Request, views []*supervisor.View, positions []wire.Pos) {
+	hold, ok := s.sup.Hold("events")
+	if !ok {
+		writeError(w, wire.Errorf(wire.Unavailable, "the supervisor is leaving"))
+		return
+	}
+	defer hold()
 	woken := make(chan struct{}, 1)
 	f := &follower{server: s, st: newStream(w, s.bound.Stall)}
 	defer f.close()
