@@ -73,7 +73,7 @@ func Open(dir string, cfg Config) (*Journal, Recovery, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, Recovery{}, err
 	}
-	j := &Journal{cfg: cfg, dir: dir, syncer: syncer{dir: dir, sync: datasync}}
+	j := &Journal{cfg: cfg, dir: dir, syncer: syncer{dir: dir, sync: datasync, last: time.Now()}}
 	rec, err := j.recover()
 	if err != nil {
 		return nil, rec, err

@@ -9,8 +9,9 @@ import (
 )
 
 // syncer makes segments durable in the background, at most every syncEvery,
-// so that no event waits for the disk. Its goroutine lives only while something
-// is dirty: an idle host has no timer.
+// so that no event waits for the disk. What comes after a pause is synced at
+// once: a process that wakes a second time for it costs more than the sync. Its
+// goroutine lives only while something is dirty: an idle host has no timer.
 type syncer struct {
 	dir string
 
@@ -21,6 +22,7 @@ type syncer struct {
 	made    int                  // segments so far
 	shown   int                  // of these, how many the folder shows for sure
 	running bool
+	last    time.Time // of the sync before; of the opening at first
 	quit    chan struct{} // closed to end the goroutine at once; made with it
 	stopped bool
 	idle    sync.WaitGroup
@@ -67,21 +69,26 @@ func (s *syncer) wake() {
 
 func (s *syncer) run(quit <-chan struct{}) {
 	for {
+		s.mu.Lock()
+		wait := time.Until(s.last.Add(syncEvery))
+		s.mu.Unlock()
 		select {
 		case <-quit:
 			return
-		case <-time.After(syncEvery):
+		case <-time.After(max(wait, 0)):
 		}
 		s.mu.Lock()
 		files := s.files
-		s.files = nil
-		if len(files)+len(s.retired) == 0 && s.shown == s.made {
+		s.files, s.last = nil, time.Now()
+		s.mu.Unlock()
+		s.flush(files...)
+		s.mu.Lock()
+		if len(s.files)+len(s.retired) == 0 && s.shown == s.made {
 			s.running = false
 			s.mu.Unlock()
 			return
 		}
 		s.mu.Unlock()
-		s.flush(files...)
 	}
 }
 
