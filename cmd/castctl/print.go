@@ -92,6 +92,14 @@ func age(t time.Time) string {
 	}
 }
 
+// ago is age as a phrase.
+func ago(t time.Time) string {
+	if a := age(t); a != "now" {
+		return a + " ago"
+	}
+	return "just now"
+}
+
 func ageOf(t *time.Time) string {
 	if t == nil {
 		return nothing

@@ -161,7 +161,7 @@ func printFleet(c *cli.Context, st wire.Status) error {
 		return err
 	}
 	for _, o := range st.Orphans {
-		fmt.Fprintf(c.App.Writer, "orphan %s (%s), host %d, found %s ago: castctl adopt %s, or castctl reap %s\n", o.ID, plain(o.Name), o.HostPID, age(o.Since), o.ID, o.ID)
+		fmt.Fprintf(c.App.Writer, "orphan %s (%s), host %d, found %s: castctl adopt %s, or castctl reap %s\n", o.ID, plain(o.Name), o.HostPID, ago(o.Since), o.ID, o.ID)
 	}
 	if st.Supervisor == nil && len(st.Instances) > 0 {
 		fmt.Fprintln(c.App.Writer, "no supervisor runs; the next command that needs one starts it")
@@ -201,11 +201,11 @@ func note(in wire.Instance) string {
 func exitText(e wire.Exit) string {
 	switch {
 	case e.Signal != nil:
-		return fmt.Sprintf("signal %d, %s ago", *e.Signal, age(e.At))
+		return fmt.Sprintf("signal %d, %s", *e.Signal, ago(e.At))
 	case e.Code != nil:
-		return fmt.Sprintf("exit code %d, %s ago", *e.Code, age(e.At))
+		return fmt.Sprintf("exit code %d, %s", *e.Code, ago(e.At))
 	}
-	return "exit unknown, " + age(e.At) + " ago"
+	return "exit unknown, " + ago(e.At)
 }
 
 // printDetails adds what a table has no room for.
