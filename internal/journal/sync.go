@@ -22,7 +22,7 @@ type syncer struct {
 	made    int                  // segments so far
 	shown   int                  // of these, how many the folder shows for sure
 	running bool
-	last    time.Time // of the sync before; of the opening at first
+	last    time.Time     // of the sync before; of the opening at first
 	quit    chan struct{} // closed to end the goroutine at once; made with it
 	stopped bool
 	idle    sync.WaitGroup
