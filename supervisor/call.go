@@ -146,6 +146,7 @@ func (s *Supervisor) await(ctx context.Context, c *call, step func()) (any, *wir
 	}
 	select {
 	case o := <-c.reply:
+		s.awaitViews()
 		return o.result, o.err
 	case <-ctx.Done():
 		return nil, wire.Unknownf(wire.Unavailable, "the request was given up while it was carried out")
@@ -156,6 +157,19 @@ func (s *Supervisor) await(ctx context.Context, c *call, step func()) (any, *wir
 		default:
 			return nil, wire.Unknownf(wire.Unavailable, "the supervisor ended while the request was carried out")
 		}
+	}
+}
+
+// awaitViews returns when the snapshot shows all that the owner has done so far:
+// whoever has an answer must not then be shown the time before it.
+func (s *Supervisor) awaitViews() {
+	shown := make(chan struct{})
+	if !s.post(func() { s.views.waiting = append(s.views.waiting, shown) }) {
+		return
+	}
+	select {
+	case <-shown:
+	case <-s.done:
 	}
 }
 

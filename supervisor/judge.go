@@ -184,8 +184,9 @@ func (s *Supervisor) judge(in *instance) {
 		return
 	}
 	in.judging = true
+	id := in.rec.ID
 	go func() {
-		found := s.survey([]string{in.rec.ID}, func(lease.Host) bool { return true })
+		found := s.survey([]string{id}, func(lease.Host) bool { return true })
 		if !s.post(func() {
 			in.judging = false
 			s.judged(in, found[0], new(wire.SweepCounts))

@@ -377,8 +377,11 @@ func (s *Supervisor) askRestart(in *instance) {
 		err := promoteEnv(folder, env)
 		// The spec first: it may have been changed while the host was on its way.
 		for _, c := range []wire.Command{spec, wire.HostRestart{WhenIdle: idle}} {
-			if err == nil {
-				_, err = asError(l.call(context.Background(), c))
+			if err != nil {
+				break
+			}
+			if _, werr := l.call(context.Background(), c); werr != nil {
+				err = werr
 			}
 		}
 		s.post(func() { s.restartTold(in, l, err) })
@@ -402,12 +405,4 @@ func (s *Supervisor) restartTold(in *instance, l *link, err error) {
 		return true
 	}, nil, func(bool) { s.saveSpec(in) }, nil)
 	s.reconcile(in)
-}
-
-// asError makes a nil error of a nil [*wire.Error].
-func asError[T any](v T, err *wire.Error) (T, error) {
-	if err != nil {
-		return v, err
-	}
-	return v, nil
 }

@@ -173,6 +173,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		}
 		s.commit()
 		s.publishViews()
+		s.views.release()
 		if why := s.leaving.Load(); why != nil {
 			s.cfg.Log.Info("leaving", "why", *why)
 			return s.close()

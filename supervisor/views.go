@@ -92,6 +92,7 @@ type views struct {
 	server  *wire.SupervisorInfo
 	version uint64
 	watch   tails
+	waiting []chan struct{} // closed after the next publication; the owner's
 }
 
 func (v *views) init() {
@@ -118,6 +119,14 @@ func (v *views) setServer(r lease.Server) {
 		URL: r.URL(),
 	}
 	v.orphans = true
+}
+
+// release lets those go who wait for what was just published.
+func (v *views) release() {
+	for _, shown := range v.waiting {
+		close(shown)
+	}
+	v.waiting = nil
 }
 
 // publishViews makes a new snapshot if anything changed.

@@ -46,6 +46,24 @@ func TestOverview(t *testing.T) {
 	}
 }
 
+// Whoever has an answer is not then shown the time before it.
+func TestSnapshotIsNotBehindAnswers(t *testing.T) {
+	f := servertest.Open(t, usual)
+	one := f.Start("one", "/bin/sh", "-c", "exec sleep 100000")
+	for range 40 {
+		for _, state := range []wire.State{wire.Stopped, wire.Running} {
+			if state == wire.Stopped {
+				servertest.Must[wire.StopResult](f, wire.Stop{Instance: "one"})
+			} else {
+				f.StartSpec("one", wire.Spec{Argv: []string{"/bin/sh", "-c", "exec sleep 100000"}})
+			}
+			if v := f.Sup.Snapshot().Find(one.ID); v.State != state {
+				t.Fatalf("it is %s, and is shown as %s", state, v.State)
+			}
+		}
+	}
+}
+
 // until reads frames up to the one of that name that fits. Frames of other
 // kinds than the overview's fail the test.
 func (s *eventSource) until(t *testing.T, name string, fits any) {
